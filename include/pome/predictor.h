@@ -1,0 +1,62 @@
+/* Prediction: a predictor runs one function of a model; a state holds what persists between runs.
+ * Any number of predictors and states may exist over one model and share its weights; each of them is
+ * used by one thread at a time. */
+#ifndef POME_PREDICTOR_H
+#define POME_PREDICTOR_H
+
+#include "pome/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pome_predictor pome_predictor;
+typedef struct pome_state pome_state;
+
+/* A fresh state (zeros) for `function` (NULL: the default one): one tensor per declared state. */
+POME_API POME_NODISCARD pome_status pome_state_create(pome_state **out, const pome_model *model,
+                                                      const char *function, pome_error *err);
+POME_API void pome_state_destroy(pome_state **state);
+POME_API void pome_state_clear(pome_state *state); /* back to zeros */
+/* The tensor of one state, by index as in pome_function_info or by name; NULL if there is none.
+ * A view of live memory: read or write it only while no prediction runs. */
+POME_API pome_tensor *pome_state_tensor(pome_state *state, uint32_t index);
+POME_API pome_tensor *pome_state_find(pome_state *state, const char *name);
+
+typedef struct pome_predictor_opts {
+    size_t size;                 /* sizeof(pome_predictor_opts) */
+    /* Compute an output only for the last row of this axis-1 dimension: index of the output, or -1.
+     * Language models need the logits of the last position alone; the head then costs one row. */
+    int last_row_output;
+} pome_predictor_opts;
+
+POME_API void pome_predictor_opts_default(pome_predictor_opts *opts);
+
+POME_API POME_NODISCARD pome_status pome_predictor_create(pome_predictor **out, pome_model *model,
+                                                          const char *function, const pome_predictor_opts *opts,
+                                                          pome_error *err);
+POME_API void pome_predictor_destroy(pome_predictor **predictor);
+
+/* Plans memory for inputs of these shapes ([n_inputs][POME_MAX_RANK]) so that predictions with them,
+ * or with smaller ones, allocate nothing. May be called several times; reservations only grow. */
+POME_API POME_NODISCARD pome_status pome_predictor_reserve(pome_predictor *predictor,
+                                                           const int64_t (*shapes)[POME_MAX_RANK], pome_error *err);
+
+/* Sets input `index` for the next predictions. Borrows `t` until the next set of the same input.
+ * Its dtype may differ from the declared one (converted at predict); any strides. NULL: absent
+ * (optional inputs only). Errors: ARG with what was found and what the model allows. */
+POME_API POME_NODISCARD pome_status pome_predictor_set_input(pome_predictor *predictor, uint32_t index,
+                                                             const pome_tensor *t, pome_error *err);
+
+/* Runs the function. `state` must come from the same model and fit the function's states; NULL only if it
+ * has none. On failure outputs are undefined and states may be partly written. */
+POME_API POME_NODISCARD pome_status pome_predictor_run(pome_predictor *predictor, pome_state *state,
+                                                       pome_error *err);
+
+/* Output `index` of the last run, in its declared dtype, contiguous; valid until the next run. */
+POME_API const pome_tensor *pome_predictor_output(const pome_predictor *predictor, uint32_t index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

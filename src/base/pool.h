@@ -1,0 +1,22 @@
+/* A fixed set of threads that share one loop at a time. Work is handed out in chunks by an atomic counter, so a
+ * thread that loses its core does not hold up the rest. The caller takes part; a pool of one has no threads. */
+#ifndef POME_BASE_POOL_H
+#define POME_BASE_POOL_H
+
+#include <stddef.h>
+
+#include "pome/status.h"
+
+typedef struct pome_pool pome_pool;
+/* Called for chunks [begin, end) of the range; `thread` is 0..n_threads-1 (for per-thread scratch). */
+typedef void pome_pool_fn(void *arg, size_t begin, size_t end, int thread);
+
+pome_status pome_pool_create(pome_pool **out, int n_threads /* 0: pome_cpu_count() */, pome_error *err);
+void pome_pool_destroy(pome_pool **pool);
+int pome_pool_n_threads(const pome_pool *pool); /* NULL pool: 1 */
+/* Runs fn over [0, n) in chunks of `grain` (>= 1) and returns when all are done. NULL pool: on the caller.
+ * How the range is cut depends on n and grain alone, never on the number of threads. Several threads may call
+ * at once: the second waits its turn. Not re-entrant from within fn. Never fails, never allocates. */
+void pome_pool_run(pome_pool *pool, size_t n, size_t grain, pome_pool_fn *fn, void *arg);
+
+#endif

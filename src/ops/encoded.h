@@ -1,0 +1,26 @@
+/* Compressed constants: what constexpr_* operators describe, decoded on demand and never expanded whole.
+ * Values are those of coremltools' decompression: arithmetic in the scale's dtype, step by step, and the result
+ * rounded to its declared type (mil-ops section 5). */
+#ifndef POME_OPS_ENCODED_H
+#define POME_OPS_ENCODED_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "mil/program.h"
+
+typedef struct pome_encoded pome_encoded;
+
+/* Describes output `output` of a constexpr operator, all of whose inputs are constants (dense or encoded).
+ * Checks sizes, shapes, index ranges that can be checked cheaply, mask population. Lives in the arena; refers to
+ * the constants' memory. */
+pome_status pome_encoded_create(const pome_encoded **out, const pome_op *op, uint32_t output, pome_arena *arena,
+                                pome_error *err);
+int32_t pome_encoded_rank(const pome_encoded *e);
+const int64_t *pome_encoded_shape(const pome_encoded *e);
+pome_dtype pome_encoded_dtype(const pome_encoded *e); /* declared type of the result */
+/* Decodes elements [first, first + count) of the flattened result to fp32 (integers exactly). Thread-safe. */
+void pome_encoded_decode(const pome_encoded *e, size_t first, size_t count, float *dst);
+/* The same to the result's own dtype, for constants that are not floats. */
+void pome_encoded_decode_raw(const pome_encoded *e, size_t first, size_t count, void *dst);
+
+#endif

@@ -2,6 +2,8 @@
 #ifndef POME_BASE_ERROR_H
 #define POME_BASE_ERROR_H
 
+#include <stddef.h>
+
 #include "pome/status.h"
 
 #define POME_TRY(expr)                                                                             \

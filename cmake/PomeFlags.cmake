@@ -11,6 +11,9 @@ if(POME_SANITIZE)
     -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${POME_SANITIZE})
 endif()
+if(POME_FUZZ) # edge counters for libFuzzer in the library too
+  target_compile_options(pome_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 # A kernel file's suffix is its level; only these files see more than the baseline instruction set.
 function(pome_level_flags)

@@ -42,7 +42,8 @@ POME_API POME_NODISCARD pome_status pome_llm_session_create(pome_llm_session **o
 POME_API void pome_llm_session_destroy(pome_llm_session **session);
 
 /* Makes the session's timeline equal to ids[0..n): keeps the longest common prefix that is cached, feeds the
- * rest, and gives the logits after the last token: fp32 [n_vocab], valid until the next call.
+ * rest, and gives the logits after the last token: fp32 [n_vocab], valid until the next call. Where the
+ * model gives a softmax of them, these are its logarithms.
  * Errors: LIMIT if n exceeds the context (both numbers), ARG for an id outside the vocabulary,
  * CANCELLED if pome_llm_session_cancel was called meanwhile. */
 POME_API POME_NODISCARD pome_status pome_llm_session_feed(pome_llm_session *session, const int32_t *ids, int64_t n,
@@ -54,6 +55,9 @@ POME_API POME_NODISCARD pome_status pome_llm_session_append(pome_llm_session *se
 POME_API POME_NODISCARD pome_status pome_llm_session_feed_all(pome_llm_session *session, const int32_t *ids, int64_t n,
                                                               const float **logits, int64_t *n_reused, pome_error *err);
 POME_API int64_t pome_llm_session_n_tokens(const pome_llm_session *session);
+/* Tokens that the last feed found cached. */
+POME_API int64_t pome_llm_session_n_reused(const pome_llm_session *session);
+POME_API const pome_llm *pome_llm_session_engine(const pome_llm_session *session);
 POME_API void pome_llm_session_clear(pome_llm_session *session); /* empty timeline */
 /* Async-signal-safe; the running or next feed returns CANCELLED with the timeline as far as it came. */
 POME_API void pome_llm_session_cancel(pome_llm_session *session);

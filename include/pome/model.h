@@ -58,6 +58,10 @@ typedef struct pome_feature {
     double default_value;
 } pome_feature;
 
+/* Writes type and shapes as one line, cut at size: "int32 [1, 1..128]", "fp16 [1, 8] or [1, 64]",
+ * "fp16 [flexible]", "image". Returns text. */
+POME_API const char *pome_feature_format(const pome_feature *feature, char *text, size_t size);
+
 typedef struct pome_function_info {
     const char *name;
     uint32_t n_inputs, n_outputs, n_states;

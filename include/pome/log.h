@@ -1,4 +1,4 @@
-/* One hook for what is worth saying but is no failure. Without it, nothing is written anywhere. */
+/* One hook for what is worth saying but is no failure. The default writes nothing. */
 #ifndef POME_LOG_H
 #define POME_LOG_H
 
@@ -11,7 +11,7 @@ extern "C" {
 typedef enum pome_log_level { POME_LOG_DEBUG, POME_LOG_INFO, POME_LOG_WARN } pome_log_level;
 typedef void pome_log_fn(void *arg, pome_log_level level, const char *message);
 
-/* Process-wide; set before other threads start. NULL: off. */
+/* Process-wide; set it before other threads use the library. NULL: silence. */
 POME_API void pome_log_set(pome_log_fn *fn, void *arg);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
+/* Writing to the hook of pome/log.h. */
 #ifndef POME_BASE_LOG_H
 #define POME_BASE_LOG_H
 
 #include "pome/log.h"
 
-/* Gives a message to the hook of pome_log_set, if there is one. */
 void pome_log(pome_log_level level, const char *fmt, ...) POME_PRINTF(2, 3);
 
 #endif

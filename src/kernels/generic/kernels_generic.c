@@ -1,0 +1,207 @@
+/* Every slot in portable C. The sums are written as eight lanes so that a compiler may use what vectors it has
+ * without changing a result. */
+#include <math.h>
+#include <string.h>
+
+#include "base/f16.h"
+#include "kernels/kernels.h"
+
+static void f16_to_f32_generic(float *dst, const uint16_t *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = pome_f16_to_f32(src[i]);
+}
+
+static void f32_to_f16_generic(uint16_t *dst, const float *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = pome_f32_to_f16(src[i]);
+}
+
+static void f16_round_generic(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = pome_f16_round(x[i]);
+}
+
+static float lanes_sum(const float *v)
+{
+    return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7]));
+}
+
+static float dot_piece(const float *a, const float *b, size_t n) /* n <= KC */
+{
+    float lane[8] = {0};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (size_t j = 0; j < 8; j++)
+            lane[j] += a[i + j] * b[i + j];
+    for (size_t j = 0; i + j < n; j++)
+        lane[j] += a[i + j] * b[i + j];
+    return lanes_sum(lane);
+}
+
+static float dot_f32_generic(const float *a, const float *b, size_t n)
+{
+    float sum = 0;
+    for (size_t i = 0; i < n; i += POME_KERNEL_KC)
+        sum += dot_piece(a + i, b + i, n - i < POME_KERNEL_KC ? n - i : POME_KERNEL_KC);
+    return sum;
+}
+
+static float dot_f32_f16_generic(const float *a, const uint16_t *b, size_t n)
+{
+    float row[POME_KERNEL_KC], sum = 0;
+    for (size_t i = 0; i < n; i += POME_KERNEL_KC) {
+        size_t len = n - i < POME_KERNEL_KC ? n - i : POME_KERNEL_KC;
+        f16_to_f32_generic(row, b + i, len);
+        sum += dot_piece(a + i, row, len);
+    }
+    return sum;
+}
+
+static void axpy_f32_generic(float *y, float s, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] += s * x[i];
+}
+
+static void axpy_f32_f16_generic(float *y, float s, const uint16_t *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] += s * pome_f16_to_f32(x[i]);
+}
+
+static float max_f32_generic(const float *x, size_t n)
+{
+    float max = -INFINITY;
+    for (size_t i = 0; i < n; i++)
+        if (x[i] > max)
+            max = x[i];
+    return max;
+}
+
+static float exp_sum_f32_generic(float *x, float max, size_t n)
+{
+    float lane[8] = {0};
+    for (size_t i = 0; i < n; i++) {
+        x[i] = expf(x[i] - max);
+        lane[i % 8] += x[i];
+    }
+    return lanes_sum(lane);
+}
+
+static void gemm_nt_f32_generic(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
+                                size_t n, size_t k, bool accumulate)
+{
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j++) {
+            float sum = accumulate ? c[i * ldc + j] : 0;
+            for (size_t p = 0; p < k; p += POME_KERNEL_KC)
+                sum += dot_piece(a + i * lda + p, b + j * ldb + p, k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC);
+            c[i * ldc + j] = sum;
+        }
+}
+
+static void gemm_nn_f32_generic(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
+                                size_t n, size_t k, bool accumulate)
+{
+    for (size_t i = 0; i < m; i++) {
+        float *row = c + i * ldc;
+        if (!accumulate)
+            for (size_t j = 0; j < n; j++)
+                row[j] = 0;
+        for (size_t p = 0; p < k; p++)
+            axpy_f32_generic(row, a[i * lda + p], b + p * ldb, n);
+    }
+}
+
+static void gemv_f16_generic(float *y, const float *x, const uint16_t *w, size_t ldw, size_t n, size_t k)
+{
+    for (size_t j = 0; j < n; j++)
+        y[j] = dot_f32_f16_generic(x, w + j * ldw, k);
+}
+
+static void decode_lut4_generic(float *dst, const uint8_t *codes, const float *table, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = table[codes[i / 2] >> (i % 2 * 4) & 15];
+}
+
+static void decode_int4_block_generic(float *dst, const uint8_t *codes, const uint16_t *scale_f16, size_t n,
+                                      size_t block)
+{
+    for (size_t first = 0; first < n; first += block, scale_f16++) {
+        float table[16], scale = pome_f16_to_f32(*scale_f16);
+        size_t end = n - first < block ? n : first + block;
+        for (int code = -8; code < 8; code++)
+            table[code & 15] = pome_f16_round(scale * (float)code);
+        decode_lut4_generic(dst + first, codes + first / 2, table, end - first);
+    }
+}
+
+static void decode_int8_block_generic(float *dst, const int8_t *codes, const uint16_t *scale_f16, size_t n,
+                                      size_t block)
+{
+    for (size_t first = 0; first < n; first += block, scale_f16++) {
+        float scale = pome_f16_to_f32(*scale_f16);
+        size_t end = n - first < block ? n : first + block;
+        for (size_t i = first; i < end; i++)
+            dst[i] = pome_f16_round(scale * (float)codes[i]);
+    }
+}
+
+static void gemv_int4_block_generic(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16, size_t n,
+                                    size_t k, size_t block)
+{
+    float row[POME_KERNEL_KC];
+    for (size_t j = 0; j < n; j++, codes += k / 2, scale_f16 += k / block) {
+        y[j] = 0;
+        for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
+            size_t len = k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC;
+            for (size_t q = p, end; q < p + len; q = end) { /* up to the end of a scale's block */
+                end = (q / block + 1) * block < p + len ? (q / block + 1) * block : p + len;
+                decode_int4_block_generic(row + (q - p), codes + q / 2, scale_f16 + q / block, end - q, block);
+            }
+            y[j] += dot_piece(x + p, row, len);
+        }
+    }
+}
+
+static void gemv_int8_block_generic(float *y, const float *x, const int8_t *codes, const uint16_t *scale_f16, size_t n,
+                                    size_t k, size_t block)
+{
+    float row[POME_KERNEL_KC];
+    for (size_t j = 0; j < n; j++, codes += k, scale_f16 += k / block) {
+        y[j] = 0;
+        for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
+            size_t len = k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC;
+            for (size_t q = p, end; q < p + len; q = end) {
+                end = (q / block + 1) * block < p + len ? (q / block + 1) * block : p + len;
+                decode_int8_block_generic(row + (q - p), codes + q, scale_f16 + q / block, end - q, block);
+            }
+            y[j] += dot_piece(x + p, row, len);
+        }
+    }
+}
+
+void pome_kernels_fill_generic(pome_kernels *k)
+{
+    k->f16_to_f32 = f16_to_f32_generic;
+    k->f32_to_f16 = f32_to_f16_generic;
+    k->f16_round = f16_round_generic;
+    k->dot_f32 = dot_f32_generic;
+    k->dot_f32_f16 = dot_f32_f16_generic;
+    k->axpy_f32 = axpy_f32_generic;
+    k->axpy_f32_f16 = axpy_f32_f16_generic;
+    k->max_f32 = max_f32_generic;
+    k->exp_sum_f32 = exp_sum_f32_generic;
+    k->gemm_nt_f32 = gemm_nt_f32_generic;
+    k->gemm_nn_f32 = gemm_nn_f32_generic;
+    k->gemv_f16 = gemv_f16_generic;
+    k->gemv_int4_block = gemv_int4_block_generic;
+    k->gemv_int8_block = gemv_int8_block_generic;
+    k->decode_int4_block = decode_int4_block_generic;
+    k->decode_int8_block = decode_int8_block_generic;
+    k->decode_lut4 = decode_lut4_generic;
+}

@@ -46,6 +46,16 @@ pome_status pome_fail_at(pome_error *err, pome_status code, uint64_t offset, con
     return code;
 }
 
+/* Appends to text[0..*used), which stays NUL-terminated; what does not fit is left out. */
+static void append(char *text, size_t size, size_t *used, const char *more)
+{
+    size_t len = strlen(more), room = size - 1 - *used;
+    len = len < room ? len : room;
+    memcpy(text + *used, more, len);
+    *used += len;
+    text[*used] = 0;
+}
+
 pome_status pome_fail_prefix(pome_error *err, pome_status code, const char *fmt, ...)
 {
     if (!err)
@@ -58,7 +68,8 @@ pome_status pome_fail_prefix(pome_error *err, pome_status code, const char *fmt,
     if (n < 0)
         return code;
     size_t used = (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
-    snprintf(text + used, sizeof text - used, ": %s", err->message);
+    append(text, sizeof text, &used, ": ");
+    append(text, sizeof text, &used, err->message);
     memcpy(err->message, text, sizeof text);
     return code;
 }

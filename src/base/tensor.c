@@ -67,10 +67,11 @@ size_t pome_tensor_size_bytes(const pome_tensor *t)
 
 bool pome_tensor_is_contiguous(const pome_tensor *t)
 {
-    int64_t want = 1;
-    for (int32_t i = t->rank - 1; i >= 0; i--) {
+    for (int32_t i = 0; i < t->rank; i++)
         if (t->shape[i] == 0)
             return true;
+    int64_t want = 1;
+    for (int32_t i = t->rank - 1; i >= 0; i--) {
         if (t->shape[i] != 1 && t->stride[i] != want)
             return false;
         want *= t->shape[i];
@@ -81,11 +82,11 @@ bool pome_tensor_is_contiguous(const pome_tensor *t)
 static void set_shape(pome_tensor *t, int32_t rank, const int64_t *shape)
 {
     t->rank = rank;
-    int64_t stride = 1;
+    uint64_t stride = 1; /* wraps only where another axis is empty */
     for (int32_t i = rank - 1; i >= 0; i--) {
         t->shape[i] = shape[i];
-        t->stride[i] = stride;
-        stride *= shape[i];
+        t->stride[i] = (int64_t)stride;
+        stride *= (uint64_t)shape[i];
     }
 }
 

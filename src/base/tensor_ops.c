@@ -70,13 +70,24 @@ static double as_double(scalar s, pome_dtype from)
     return s.is_float ? s.f : from == POME_DTYPE_U64 ? (double)(uint64_t)s.i : (double)s.i;
 }
 
+/* To float for a second rounding to fewer bits: an inexact result is made odd, which no such rounding mistakes for a
+ * tie or an exact value. */
+static float narrow_odd(double d)
+{
+    float f = (float)d;
+    if (isnan(d) || isinf(f) || (double)f == d || (pome_f32_bits(f) & 1))
+        return f;
+    bool rounded_up = fabs((double)f) > fabs(d);
+    return pome_f32_from_bits(pome_f32_bits(f) + (rounded_up ? -1u : 1u));
+}
+
 #define STORE_INT(type, lo, hi) (*(type *)p = (type)(s.is_float ? saturate(s.f, lo, hi) : s.i))
 
 static void store(pome_dtype dtype, void *p, scalar s, pome_dtype from)
 {
     switch (dtype) {
-    case POME_DTYPE_F16: *(uint16_t *)p = pome_f32_to_f16((float)as_double(s, from)); break;
-    case POME_DTYPE_BF16: *(uint16_t *)p = pome_f32_to_bf16((float)as_double(s, from)); break;
+    case POME_DTYPE_F16: *(uint16_t *)p = pome_f32_to_f16(narrow_odd(as_double(s, from))); break;
+    case POME_DTYPE_BF16: *(uint16_t *)p = pome_f32_to_bf16(narrow_odd(as_double(s, from))); break;
     case POME_DTYPE_F32: *(float *)p = (float)as_double(s, from); break;
     case POME_DTYPE_F64: *(double *)p = as_double(s, from); break;
     case POME_DTYPE_BOOL: *(uint8_t *)p = s.is_float ? s.f != 0 : s.i != 0; break;

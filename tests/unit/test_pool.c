@@ -1,0 +1,164 @@
+/* The thread pool: every index once, the same chunks whatever the number of threads, several callers at once. Run
+ * under ThreadSanitizer, the plain stores below also prove that loops are ordered before what follows them. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/cpu.h"
+#include "base/pool.h"
+
+enum { MOST_THREADS = 9, MOST = 3000 };
+
+typedef struct trace {
+    int n_threads;
+    unsigned char touched[MOST];
+    size_t end_of[MOST]; /* by first index of a chunk; 0: no chunk starts here */
+    size_t by_thread[MOST_THREADS]; /* indices done; plain: a thread number is never used by two at once */
+} trace;
+
+static void record(void *arg, size_t begin, size_t end, int thread)
+{
+    trace *t = arg;
+    assert_true(thread >= 0 && thread < t->n_threads);
+    t->end_of[begin] = end;
+    for (size_t i = begin; i < end; i++)
+        t->touched[i]++;
+    t->by_thread[thread] += end - begin;
+}
+
+static void check_loop(pome_pool *pool, size_t n, size_t grain)
+{
+    static trace t;
+    memset(&t, 0, sizeof t);
+    t.n_threads = pome_pool_n_threads(pool);
+    pome_pool_run(pool, n, grain, record, &t);
+    size_t sum = 0;
+    for (size_t i = 0; i < MOST; i++)
+        assert_int_equal(t.touched[i], i < n);
+    for (size_t i = 0; i < n; i += grain)
+        assert_int_equal(t.end_of[i], i + grain < n ? i + grain : n);
+    for (int i = 0; i < MOST_THREADS; i++)
+        sum += t.by_thread[i];
+    assert_int_equal(sum, n);
+}
+
+static void every_index_once_in_the_same_chunks(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 2, 3, 7, 8, 9, 64, 65, 1000, MOST};
+    static const size_t grains[] = {1, 2, 3, 8, 64, 999, 1000, 1001, 100000};
+    for (int n_threads = 0; n_threads <= MOST_THREADS; n_threads++) {
+        pome_pool *pool = NULL; /* 0: no pool at all */
+        if (n_threads) {
+            assert_int_equal(pome_pool_create(&pool, n_threads, NULL), POME_OK);
+            assert_int_equal(pome_pool_n_threads(pool), n_threads);
+        }
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+            for (size_t k = 0; k < sizeof grains / sizeof grains[0]; k++)
+                check_loop(pool, sizes[i], grains[k]);
+        pome_pool_destroy(&pool);
+        assert_null(pool);
+    }
+}
+
+static void many_loops_in_a_row(void **state)
+{
+    (void)state;
+    pome_pool *pool;
+    assert_int_equal(pome_pool_create(&pool, 4, NULL), POME_OK);
+    for (int i = 0; i < 2000; i++)
+        check_loop(pool, (size_t)(i % 37), 1 + (size_t)i % 3);
+    pome_pool_destroy(&pool);
+}
+
+static void nothing(void *arg, size_t begin, size_t end, int thread)
+{
+    (void)arg, (void)begin, (void)end, (void)thread;
+}
+
+static void pools_come_and_go(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        pome_pool *pool;
+        assert_int_equal(pome_pool_create(&pool, 1 + i % 5, NULL), POME_OK);
+        if (i % 2) /* a pool may die without having run anything, or right after */
+            pome_pool_run(pool, 10, 1, nothing, NULL);
+        pome_pool_destroy(&pool);
+    }
+    pome_pool_destroy(NULL);
+}
+
+typedef struct caller {
+    pome_pool *pool;
+    int value[200];
+} caller;
+
+static void fill(void *arg, size_t begin, size_t end, int thread)
+{
+    caller *c = arg;
+    (void)thread;
+    for (size_t i = begin; i < end; i++)
+        c->value[i]++;
+}
+
+static void *call_often(void *arg)
+{
+    caller *c = arg;
+    for (int i = 0; i < 200; i++)
+        pome_pool_run(c->pool, 200, 7, fill, c);
+    return NULL;
+}
+
+static void several_callers_at_once(void **state)
+{
+    (void)state;
+    enum { CALLERS = 5 };
+    static caller callers[CALLERS];
+    pthread_t thread[CALLERS];
+    pome_pool *pool;
+    assert_int_equal(pome_pool_create(&pool, 3, NULL), POME_OK);
+    for (int i = 0; i < CALLERS; i++) {
+        callers[i].pool = pool;
+        assert_int_equal(pthread_create(&thread[i], NULL, call_often, &callers[i]), 0);
+    }
+    for (int i = 0; i < CALLERS; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < CALLERS; i++)
+        for (int k = 0; k < 200; k++)
+            assert_int_equal(callers[i].value[k], 200);
+    pome_pool_destroy(&pool);
+}
+
+static void thread_counts(void **state)
+{
+    (void)state;
+    pome_error err;
+    pome_pool *pool = (pome_pool *)1;
+    assert_int_equal(pome_pool_create(&pool, -1, &err), POME_ERR_ARG);
+    assert_non_null(strstr(err.message, "-1"));
+    assert_int_equal(pome_pool_create(&pool, 1 << 20, &err), POME_ERR_ARG);
+    assert_ptr_equal(pool, (pome_pool *)1);
+    assert_int_equal(pome_pool_n_threads(NULL), 1);
+    assert_int_equal(pome_pool_create(&pool, 0, &err), POME_OK);
+    assert_int_equal(pome_pool_n_threads(pool), pome_cpu_count());
+    pome_pool_destroy(&pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_index_once_in_the_same_chunks),
+        cmocka_unit_test(many_loops_in_a_row),
+        cmocka_unit_test(pools_come_and_go),
+        cmocka_unit_test(several_callers_at_once),
+        cmocka_unit_test(thread_counts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -73,10 +73,11 @@ def check_names(root):
         if path.suffix in (".c", ".h", ".py", ".def", ".proto", ".sh"):
             if not SNAKE.match(path.stem.replace(".", "_")):
                 yield f"{rel}: file names are snake_case"
-            # include/pome/x.h and src/layer/x.h would be told apart by a folder alone: refused as well
-            if path.name in seen and path.name not in UNIQUE_EXEMPT:
-                yield f"{rel}: same name as {seen[path.name]}"
-            seen.setdefault(path.name, rel)
+            # Public headers are always written pome/x.h; a private header may extend the public one of its name.
+            name = "pome/" + path.name if rel.startswith("include/") else path.name
+            if name in seen and name not in UNIQUE_EXEMPT:
+                yield f"{rel}: same name as {seen[name]}"
+            seen.setdefault(name, rel)
 
 
 def main():

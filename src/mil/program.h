@@ -31,7 +31,7 @@ typedef struct pome_const {
 
 struct pome_value {
     uint32_t id;            /* dense within its function, 0 .. n_values-1 */
-    const char *name;       /* unique within its function; "" for a literal */
+    const char *name;       /* unique among the values visible to each other; "" for a literal */
     pome_type type;
     pome_op *def;           /* NULL: input of a function or block, or a literal */
     uint32_t def_output;
@@ -64,12 +64,15 @@ struct pome_block {
     pome_value **outputs;
     uint32_t n_outputs;
     pome_op *owner;         /* NULL for a function's body */
+    pome_op **room;         /* pome_block_append: the last array it made, and how many ops fit */
+    uint32_t n_room;
 };
 
 struct pome_function {
     const char *name;
     pome_opset opset;
     pome_program *program;
+    pome_arena *arena;      /* where its values and operators are made: the program's, or that of a copy */
     pome_value **inputs;    /* in the order of the description; states among them (kind STATE) */
     uint32_t n_inputs;
     pome_block *body;
@@ -93,11 +96,17 @@ pome_function *pome_function_create(pome_program *program, const char *name, pom
 pome_value *pome_value_create(pome_function *fn, const char *name, const pome_type *type);
 /* A literal: a value that is a constant. Copies nothing: k must live in the program's arena. */
 pome_value *pome_value_create_const(pome_function *fn, const char *name, const pome_const *k);
-/* in[p] lists the values of parameter p (counts[p] of them). Takes nothing, copies the lists. */
+/* in[p] lists the values of parameter p (counts[p] of them; NULL or 0: not given). Takes nothing, copies the lists.
+ * The outputs are new values of unknown type: the first is named like the op, others name_1, name_2, ... */
 pome_op *pome_op_create(pome_function *fn, const pome_opdef *def, const char *name, pome_value *const *const *in,
                         const uint32_t *counts, uint32_t n_out);
+/* The same over existing values, which get the op as their definition. */
+pome_op *pome_op_create_over(pome_function *fn, const pome_opdef *def, const char *name,
+                             pome_value *const *const *in, const uint32_t *counts, pome_value *const *out,
+                             uint32_t n_out);
 bool pome_block_append(pome_program *program, pome_block *block, pome_op *op);
-/* A deep copy of a function into another arena (constants and their data shared): passes rewrite the copy. */
+/* A deep copy of a function into another arena (names, constants and their data shared, so the program must outlive
+ * it): passes rewrite the copy. Ids of values are kept. */
 pome_function *pome_function_clone(const pome_function *fn, pome_arena *arena);
 
 /* Looking. */

@@ -1,0 +1,161 @@
+#include "formats/mlpackage.h"
+
+#include <stdlib.h>
+
+#include "formats/manifest.h"
+
+#define DEFAULT_ARENA_BYTES ((size_t)1 << 30)
+#define ML_PROGRAM 502
+
+pome_status pome_mlpackage_refuse_kind(const pome_coreml_kind *kind, const char *path, pome_error *err)
+{
+    char stages[300];
+    if (kind->type == 0)
+        return pome_fail(err, POME_ERR_FORMAT, "%s is no Core ML model, or cut short: it has no model in it", path);
+    if (!kind->type_name)
+        return pome_fail(err, POME_ERR_UNSUPPORTED,
+                         "%s holds a model of unknown kind %u (specification version %d), wanted an mlProgram", path,
+                         kind->type, kind->specification_version);
+    bool is_pipeline = kind->type == 202; /* the other two wrap one */
+    pome_coreml_stage_names(stages, sizeof stages, is_pipeline ? kind->payload : (pome_bytes){0});
+    return pome_fail(err, POME_ERR_UNSUPPORTED,
+                     "%s is a Core ML model of kind %s (specification version %d)%s%s, not an ML Program: convert "
+                     "its source again with coremltools.convert(..., convert_to=\"mlprogram\")",
+                     path, kind->type_name, kind->specification_version, stages[0] ? " with the stages " : "",
+                     stages);
+}
+
+static pome_status read_model(pome_mlpackage *p, pome_bytes b, const pome_mlpackage_limits *limits, pome_error *err)
+{
+    pome_coreml_kind kind;
+    if (pome_bytes_is_lfs_pointer(b))
+        return pome_fail(err, POME_ERR_FORMAT,
+                         "a Git LFS pointer: the file itself was never downloaded (run `git lfs pull`)");
+    POME_TRY(pome_coreml_peek(&kind, b, err));
+    if (kind.type != ML_PROGRAM)
+        return pome_mlpackage_refuse_kind(&kind, "the model", err);
+    size_t bytes = limits && limits->arena_bytes ? limits->arena_bytes : DEFAULT_ARENA_BYTES;
+    p->spec_arena = pome_arena_create(bytes);
+    p->arena = p->arena ? p->arena : pome_arena_create(bytes);
+    if (!p->spec_arena || !p->arena)
+        return pome_fail_nomem(err, 0, "the model description");
+    POME_TRY(pome_coreml_unpack(&p->spec, b, p->spec_arena,
+                                limits && limits->depth ? limits->depth : POME_COREML_DEPTH, err));
+    return pome_mlpackage_describe(p, err);
+}
+
+/* The folder of a path, as text in the arena. */
+static const char *folder_of(pome_arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return ".";
+    return slash == path ? "/" : pome_arena_strndup(arena, path, (size_t)(slash - path));
+}
+
+static pome_status open_place(pome_mlpackage *p, const pome_mlpackage_place *place,
+                              const pome_mlpackage_limits *limits, pome_error *err)
+{
+    pome_mapping *mapping;
+    p->model_file = place->model_file;
+    p->model_dir = folder_of(p->arena, place->model_file);
+    if (!p->model_dir)
+        return pome_fail_nomem(err, 0, "a path");
+    POME_TRY(pome_mapping_open(&mapping, place->model_file, err));
+    pome_status status = read_model(p, pome_mapping_bytes(mapping), limits, err);
+    pome_mapping_release(&mapping);
+    p->info.path = place->root ? place->root : place->model_file;
+    return status == POME_OK ? POME_OK : pome_fail_prefix(err, status, "%s", place->model_file);
+}
+
+/* The package lies in its own arena. */
+static pome_status create(pome_mlpackage **out, const pome_mlpackage_limits *limits, pome_error *err)
+{
+    pome_arena *arena = pome_arena_create(limits && limits->arena_bytes ? limits->arena_bytes : DEFAULT_ARENA_BYTES);
+    pome_mlpackage *p = arena ? POME_NEW(arena, pome_mlpackage) : NULL;
+    if (!p) {
+        pome_arena_destroy(&arena);
+        return pome_fail_nomem(err, sizeof *p, "a package");
+    }
+    p->arena = arena;
+    *out = p;
+    return POME_OK;
+}
+
+pome_status pome_mlpackage_open(pome_mlpackage **out, const char *path, const pome_mlpackage_limits *limits,
+                                pome_error *err)
+{
+    pome_mlpackage *p;
+    pome_mlpackage_place place;
+    POME_TRY(create(&p, limits, err));
+    pome_status status = pome_mlpackage_locate(&place, path, p->arena, err);
+    if (status == POME_OK)
+        status = open_place(p, &place, limits, err);
+    if (status == POME_OK)
+        *out = p;
+    else
+        pome_mlpackage_close(&p);
+    return status;
+}
+
+pome_status pome_mlpackage_open_bytes(pome_mlpackage **out, pome_bytes model, const char *model_dir,
+                                      const pome_mlpackage_limits *limits, pome_error *err)
+{
+    pome_mlpackage *p;
+    POME_TRY(create(&p, limits, err));
+    p->model_file = p->info.path = "";
+    p->model_dir = pome_arena_strndup(p->arena, model_dir, strlen(model_dir));
+    pome_status status =
+        p->model_dir ? read_model(p, model, limits, err) : pome_fail_nomem(err, strlen(model_dir), "a path");
+    if (status == POME_OK)
+        *out = p;
+    else
+        pome_mlpackage_close(&p);
+    return status;
+}
+
+void pome_mlpackage_forget_spec(pome_mlpackage *package)
+{
+    package->spec = NULL;
+    pome_arena_destroy(&package->spec_arena);
+}
+
+void pome_mlpackage_close(pome_mlpackage **package)
+{
+    if (!package || !*package)
+        return;
+    pome_arena *arena = (*package)->arena;
+    pome_arena_destroy(&(*package)->spec_arena);
+    *package = NULL;
+    pome_arena_destroy(&arena);
+}
+
+pome_status pome_mlpackage_map(pome_mapping **out, const pome_mlpackage *package, const char *file_name,
+                               pome_error *err)
+{
+    static const char prefix[] = "@model_path/";
+    const char *name = strncmp(file_name, prefix, sizeof prefix - 1) == 0 ? file_name + sizeof prefix - 1 : file_name;
+    if (!pome_path_is_inside(name) || name[0] == '@')
+        return pome_fail(err, POME_ERR_FORMAT, "weight file name \"%.200s\" leaves the package", file_name);
+    if (package->model_dir[0] == '\0')
+        return pome_fail(err, POME_ERR_FORMAT, "weight file %.200s: the model came without a folder", file_name);
+    char *path = pome_path_join(package->model_dir, name);
+    if (!path)
+        return pome_fail_nomem(err, strlen(name), "a path");
+    pome_mapping *mapping = NULL;
+    pome_status status;
+    if (!pome_path_exists(path) || pome_path_is_dir(path))
+        status = pome_fail(err, POME_ERR_FORMAT,
+                           "%s: the weight file is missing (copied or downloaded only in part?)", path);
+    else
+        status = pome_mapping_open(&mapping, path, err);
+    if (status == POME_OK && pome_bytes_is_lfs_pointer(pome_mapping_bytes(mapping))) {
+        status = pome_fail(err, POME_ERR_FORMAT,
+                           "%s is a Git LFS pointer: the weights were never downloaded (run `git lfs pull`)", path);
+        pome_mapping_release(&mapping);
+    }
+    free(path);
+    if (status == POME_OK)
+        *out = mapping;
+    return status;
+}

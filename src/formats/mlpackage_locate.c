@@ -1,0 +1,313 @@
+/* From a user's path to a package. People pass the folder, a file inside it, or something else altogether; what
+ * it is and what to do is said in one sentence. */
+#include "formats/mlpackage.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "formats/manifest.h"
+
+#define MANIFEST_MAX_BYTES (1u << 20)
+#define PARENTS_MAX 6 /* Data/com.apple.CoreML/weights/weight.bin is four below the package */
+
+static pome_status no_memory(pome_error *err)
+{
+    return pome_fail_nomem(err, 0, "a path");
+}
+
+static char *child_of(pome_arena *arena, const char *dir, const char *name)
+{
+    return pome_arena_printf(arena, "%s/%s", dir, name);
+}
+
+static bool has_child(pome_arena *arena, const char *dir, const char *name)
+{
+    const char *path = child_of(arena, dir, name);
+    return path && pome_path_exists(path);
+}
+
+static bool has_suffix(const char *s, const char *suffix)
+{
+    size_t a = strlen(s), b = strlen(suffix);
+    return a >= b && strcmp(s + a - b, suffix) == 0;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* The path without its last component; NULL at the root. */
+static char *parent_of(pome_arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash || slash == path)
+        return NULL;
+    return pome_arena_strndup(arena, path, (size_t)(slash - path));
+}
+
+/* Absolute, without "." and ".."; by text alone, because what lies in the Hub cache is reached through links and
+ * following them would lead out of the package. */
+static char *absolute(pome_arena *arena, const char *path)
+{
+    char cwd[4096];
+    if (path[0] != '/' && !getcwd(cwd, sizeof cwd))
+        return NULL;
+    const char *full = path[0] == '/' ? path : child_of(arena, cwd, path);
+    char *out = full ? pome_arena_alloc(arena, strlen(full) + 2) : NULL;
+    if (!out)
+        return NULL;
+    size_t n = 0;
+    for (const char *p = full; *p;) {
+        while (*p == '/')
+            p++;
+        size_t len = strcspn(p, "/");
+        if (len == 2 && memcmp(p, "..", 2) == 0) {
+            while (n > 0 && out[--n] != '/')
+                ;
+        } else if (len && !(len == 1 && *p == '.')) {
+            out[n++] = '/';
+            memcpy(out + n, p, len);
+            n += len;
+        }
+        p += len;
+    }
+    out[n] = '\0';
+    return out;
+}
+
+/* As a shell wants it: as it is, or in single quotes. */
+static const char *quoted(pome_arena *arena, const char *s)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+=:,@%";
+    if (s[0] && s[strspn(s, plain)] == '\0')
+        return s;
+    char *out = pome_arena_alloc(arena, strlen(s) * 4 + 3), *p = out;
+    if (!out)
+        return s;
+    *p++ = '\'';
+    for (; *s; s++) {
+        if (*s == '\'') {
+            memcpy(p, "'\\''", 4);
+            p += 4;
+        } else {
+            *p++ = *s;
+        }
+    }
+    *p = '\'';
+    return out;
+}
+
+static pome_status refuse_checkpoint(const char *what, const char *source, pome_arena *arena, pome_error *err)
+{
+    const char *full = absolute(arena, source);
+    const char *name = base_name(full && full[0] ? full : source);
+    size_t len = strlen(name);
+    if (has_suffix(name, ".gguf"))
+        len -= strlen(".gguf");
+    const char *target = pome_arena_printf(arena, "%.*s.mlpackage", (int)(len < 200 ? len : 200), name);
+    if (!target)
+        return no_memory(err);
+    return pome_fail(err, POME_ERR_UNSUPPORTED, "%s is %s, not a Core ML package: run `pome convert %s %s` first",
+                     source, what, quoted(arena, source), quoted(arena, target));
+}
+
+static pome_status refuse_compiled(const char *folder, pome_error *err)
+{
+    return pome_fail(err, POME_ERR_UNSUPPORTED,
+                     "%s is a compiled Core ML model, which cannot be read yet: use the .mlpackage it was made from",
+                     folder);
+}
+
+/* ---- folders ---- */
+
+typedef struct listing {
+    uint32_t n_packages, n_safetensors, n_gguf;
+    char packages[400]; /* names, comma-separated, cut */
+    char gguf[256];     /* the last one */
+} listing;
+
+static void note_entry(listing *l, const char *name)
+{
+    if (has_suffix(name, ".mlpackage")) {
+        size_t used = strlen(l->packages), len = strlen(name);
+        if (used + len + 3 < sizeof l->packages) {
+            memcpy(l->packages + used, ", ", 2);
+            memcpy(l->packages + used + (used ? 2 : 0), name, len + 1);
+        }
+        l->n_packages++;
+    } else if (has_suffix(name, ".safetensors") || has_suffix(name, ".safetensors.index.json") ||
+               strcmp(name, "pytorch_model.bin") == 0) {
+        l->n_safetensors++;
+    } else if (has_suffix(name, ".gguf") && strlen(name) < sizeof l->gguf) {
+        memcpy(l->gguf, name, strlen(name) + 1);
+        l->n_gguf++;
+    }
+}
+
+static listing list_folder(const char *path)
+{
+    listing l = {0};
+    DIR *dir = opendir(path);
+    for (const struct dirent *e; dir && (e = readdir(dir));)
+        note_entry(&l, e->d_name);
+    if (dir)
+        closedir(dir);
+    return l;
+}
+
+static bool is_compiled(pome_arena *arena, const char *folder)
+{
+    return has_suffix(folder, ".mlmodelc") || has_child(arena, folder, "coremldata.bin") ||
+           has_child(arena, folder, "model.mil");
+}
+
+static pome_status refuse_folder(const char *path, pome_arena *arena, pome_error *err)
+{
+    if (is_compiled(arena, path))
+        return refuse_compiled(path, err);
+    listing l = list_folder(path);
+    if (has_suffix(path, ".mlpackage") || has_child(arena, path, "Data/com.apple.CoreML"))
+        return pome_fail(err, POME_ERR_FORMAT, "%s: Manifest.json is missing (copied or downloaded only in part?)",
+                         path);
+    if (l.n_safetensors || (has_child(arena, path, "config.json") && !l.n_packages && !l.n_gguf))
+        return refuse_checkpoint("a Hugging Face checkpoint", path, arena, err);
+    if (l.n_packages)
+        return pome_fail(err, POME_ERR_ARG, "%s holds %u packages (%s): name one of them", path, l.n_packages,
+                         l.packages);
+    if (l.n_gguf) {
+        const char *file = child_of(arena, path, l.gguf);
+        return file ? refuse_checkpoint("a GGUF file", file, arena, err) : no_memory(err);
+    }
+    return pome_fail(err, POME_ERR_FORMAT, "%s is not a Core ML package: it has no Manifest.json", path);
+}
+
+/* ---- files ---- */
+
+static bool starts_with(pome_bytes b, const char *magic)
+{
+    size_t n = strlen(magic);
+    return b.len >= n && memcmp(b.ptr, magic, n) == 0;
+}
+
+/* Whether a file that lies in no package can be opened as a model by itself. */
+static pome_status check_bare_file(const char *path, pome_bytes b, pome_arena *arena, pome_error *err)
+{
+    pome_coreml_kind kind;
+    const char *folder = parent_of(arena, path), *name = base_name(path);
+    if (!folder)
+        folder = ".";
+    if (pome_bytes_is_lfs_pointer(b))
+        return pome_fail(err, POME_ERR_FORMAT,
+                         "%s is a Git LFS pointer: the file itself was never downloaded (run `git lfs pull`)", path);
+    if (starts_with(b, "GGUF"))
+        return refuse_checkpoint("a GGUF file", path, arena, err);
+    if (starts_with(b, "PK\3\4"))
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "%s is a ZIP archive: unpack it and name the package in it", path);
+    if (is_compiled(arena, folder))
+        return refuse_compiled(folder, err);
+    if (has_suffix(name, ".safetensors") || has_suffix(name, ".safetensors.index.json") ||
+        ((strcmp(name, "config.json") == 0 || strcmp(name, "tokenizer.json") == 0) &&
+         list_folder(folder).n_safetensors))
+        return refuse_checkpoint("a Hugging Face checkpoint", folder, arena, err);
+    if (has_suffix(name, ".mlmodel"))
+        return POME_OK;
+    if (pome_coreml_peek(&kind, b, NULL) == POME_OK && kind.type_name && kind.specification_version > 0)
+        return POME_OK;
+    return pome_fail(err, POME_ERR_FORMAT, "%s is neither a Core ML package nor a file of one", path);
+}
+
+static pome_status locate_bare(pome_mlpackage_place *out, const char *path, pome_arena *arena, pome_error *err)
+{
+    pome_mapping *mapping;
+    POME_TRY(pome_mapping_open(&mapping, path, err));
+    pome_status status = check_bare_file(path, pome_mapping_bytes(mapping), arena, err);
+    pome_mapping_release(&mapping);
+    if (status == POME_OK)
+        *out = (pome_mlpackage_place){NULL, path};
+    return status;
+}
+
+/* ---- packages ---- */
+
+static pome_status read_manifest(pome_manifest *out, const char *root, pome_arena *arena, pome_error *err)
+{
+    char *text;
+    size_t len;
+    const char *path = child_of(arena, root, "Manifest.json");
+    if (!path)
+        return no_memory(err);
+    POME_TRY(pome_file_read(path, MANIFEST_MAX_BYTES, &text, &len, err));
+    pome_bytes bytes = {(const uint8_t *)text, len};
+    pome_status status =
+        pome_bytes_is_lfs_pointer(bytes)
+            ? pome_fail(err, POME_ERR_FORMAT, "Manifest.json is a Git LFS pointer: run `git lfs pull`")
+            : pome_manifest_parse(out, bytes, arena, err);
+    free(text);
+    return status == POME_OK ? POME_OK : pome_fail_prefix(err, status, "%s", root);
+}
+
+static pome_status locate_root(pome_mlpackage_place *out, const char *root, pome_arena *arena, pome_error *err)
+{
+    pome_manifest manifest;
+    pome_mlpackage_place place = {.root = root};
+    POME_TRY(read_manifest(&manifest, root, arena, err));
+    for (size_t i = 0; i < manifest.n_items; i++) {
+        const pome_manifest_item *item = &manifest.items[i];
+        const char *path = pome_arena_printf(arena, "%s/Data/%s", root, item->path);
+        if (!path)
+            return no_memory(err);
+        if (!pome_path_exists(path))
+            return pome_fail(err, POME_ERR_FORMAT,
+                             "%s: Data/%s, which Manifest.json names, is missing (copied or downloaded only in part?)",
+                             root, item->path);
+        if (item == manifest.root)
+            place.model_file = path;
+    }
+    if (is_compiled(arena, place.model_file))
+        return refuse_compiled(place.model_file, err);
+    if (pome_path_is_dir(place.model_file))
+        return pome_fail(err, POME_ERR_FORMAT, "%s: the root model Data/%s is a folder, wanted a model file", root,
+                         manifest.root->path);
+    *out = place;
+    return POME_OK;
+}
+
+/* The package around a path: a parent with a manifest, reached through Data or being the manifest's folder. */
+static const char *package_around(pome_arena *arena, const char *path)
+{
+    const char *below = absolute(arena, path);
+    for (int i = 0; below && i < PARENTS_MAX; i++) {
+        const char *parent = parent_of(arena, below);
+        const char *name = base_name(below);
+        if (parent && (strcmp(name, "Data") == 0 || (i == 0 && strcmp(name, "Manifest.json") == 0)) &&
+            has_child(arena, parent, "Manifest.json"))
+            return parent;
+        below = parent;
+    }
+    return NULL;
+}
+
+pome_status pome_mlpackage_locate(pome_mlpackage_place *out, const char *path, pome_arena *arena, pome_error *err)
+{
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    const char *p = pome_arena_strndup(arena, path, len);
+    if (!p)
+        return no_memory(err);
+    if (!pome_path_exists(p))
+        return pome_fail(err, POME_ERR_IO, "%s: no such file or folder", p);
+    bool is_dir = pome_path_is_dir(p);
+    if (is_dir && has_child(arena, p, "Manifest.json"))
+        return locate_root(out, p, arena, err);
+    const char *root = package_around(arena, p);
+    if (root) {
+        pome_log(POME_LOG_INFO, "%s is part of a package: taking %s", p, root);
+        return locate_root(out, root, arena, err);
+    }
+    return is_dir ? refuse_folder(p, arena, err) : locate_bare(out, p, arena, err);
+}

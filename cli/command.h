@@ -1,0 +1,36 @@
+/* What the verbs share: messages, standard output that may fail, models, interruption. */
+#ifndef POME_CLI_COMMAND_H
+#define POME_CLI_COMMAND_H
+
+#include "options.h"
+#include "pome/model.h"
+
+typedef struct json_t json_t;
+
+/* Exit status of a failure: prints "pome: message" and gives 1. */
+int fail_with(const pome_error *err);
+int fail_text(const char *fmt, ...) POME_PRINTF(1, 2);
+/* A remark on stderr unless --quiet. */
+void note(const common_args *common, const char *fmt, ...) POME_PRINTF(2, 3);
+
+/* Flushes standard output and gives the exit status: `status`, or 1 with a message if a write failed. */
+int finish_output(int status);
+/* Writes `document` with a newline and frees it; keys keep their order. NULL: out of memory. */
+int print_json(json_t *document);
+/* The same on one line, for streams of answers. */
+int print_json_line(json_t *document);
+
+/* Opens a model with the common options. */
+pome_status open_model(pome_model **out, const char *path, const common_args *common, pome_error *err);
+
+/* SIGINT: the first sets a flag and calls `hook` (async-signal-safe), a second one ends the process. */
+void interrupt_catch(void (*hook)(void *), void *arg);
+void interrupt_release(void);
+bool interrupt_happened(void);
+void interrupt_forget(void);
+enum { EXIT_INTERRUPTED = 130 };
+
+double now_s(void);
+uint64_t peak_memory_bytes(void);
+
+#endif

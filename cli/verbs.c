@@ -1,0 +1,13 @@
+#include "verbs.h"
+
+#include <string.h>
+
+const verb *const verbs[] = {&verb_run, &verb_tokenize, NULL};
+
+const verb *verb_find(const char *name)
+{
+    for (const verb *const *v = verbs; *v; v++)
+        if (strcmp((*v)->name, name) == 0)
+            return *v;
+    return NULL;
+}

@@ -1,0 +1,8 @@
+#ifndef POME_CLI_VERBS_H
+#define POME_CLI_VERBS_H
+
+#include "options.h"
+
+extern const verb verb_run, verb_predict, verb_inspect, verb_tokenize;
+
+#endif

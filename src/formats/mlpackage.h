@@ -18,7 +18,8 @@ typedef struct pome_predicted_names {
     const char *label, *probabilities;
 } pome_predicted_names;
 
-typedef struct pome_mlpackage {
+typedef struct pome_mlpackage pome_mlpackage;
+struct pome_mlpackage {
     pome_arena *arena;               /* owns everything but `spec` */
     pome_arena *spec_arena;
     const Pome__Spec__Model *spec;   /* an mlProgram; NULL once forgotten */
@@ -26,7 +27,7 @@ typedef struct pome_mlpackage {
     const char *model_dir;           /* what @model_path stands for; "" if the model came from memory */
     pome_model_info info;            /* complete but for weights_bytes */
     const pome_predicted_names *predicted; /* [info.n_functions] */
-} pome_mlpackage;
+};
 
 /* Opens the package at `path`: its folder, or a file or folder inside (the package around it is taken, with a log
  * message), or a bare .mlmodel. limits may be NULL. Errors: IO (no such path), FORMAT (damaged or a part is missing),

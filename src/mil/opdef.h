@@ -21,6 +21,8 @@ enum {
     POME_T_I = POME_T_I8 | POME_T_U8 | POME_T_I16 | POME_T_U16 | POME_T_I32 | POME_T_U32,
     POME_T_FI = POME_T_F | POME_T_I,
     POME_T_FIB = POME_T_FI | POME_T_BOOL,
+    POME_T_INDEX = POME_T_U1 | POME_T_U2 | POME_T_U3 | POME_T_U4 | POME_T_U6 | POME_T_U8, /* palette indices */
+    POME_T_CODE = POME_T_I4 | POME_T_U4 | POME_T_I8 | POME_T_U8 | POME_T_F,               /* quantized weights */
     POME_T_ANY = (1 << 19) - 1
 };
 
@@ -30,7 +32,8 @@ enum { /* parameter flags */
     POME_P_LIST = 1 << 2,   /* several bindings */
     POME_P_STATE = 1 << 3,  /* a state value */
     POME_P_TLIST = 1 << 4,  /* a value of list type */
-    POME_P_VALUE = 1 << 5   /* its contents decide the output's shape (reshape.shape, slice begin, ...) */
+    POME_P_VALUE = 1 << 5,  /* its contents decide the output's shape (reshape.shape, slice begin, ...) */
+    POME_P_SCALAR = 1 << 6  /* exactly one element: rank 0, or every size 1 */
 };
 
 enum { /* operator flags */
@@ -38,7 +41,7 @@ enum { /* operator flags */
     POME_OP_EFFECT = 1 << 1,     /* read_state, write_state, random: order kept, never removed or folded */
     POME_OP_BLOCKS = 1 << 2,     /* nested blocks */
     POME_OP_CONSTEXPR = 1 << 3,  /* constexpr_*: all inputs constant, decoded lazily */
-    POME_OP_DATA_SHAPE = 1 << 4  /* the output's shape depends on data (non_zero, NMS): known only after running */
+    POME_OP_DATA_SHAPE = 1 << 4  /* the output's shape depends on data (non_zero): known only after running */
 };
 
 typedef struct pome_param {
@@ -89,17 +92,24 @@ typedef struct pome_opdef pome_opdef;
 
 const pome_opdef *pome_opdef_get(pome_op_id id);
 const pome_opdef *pome_opdef_find(const char *name); /* NULL if the set has no such operator */
+uint32_t pome_opdef_type_bit(pome_dtype dtype);        /* the POME_T_ bit of a dtype */
 int pome_opdef_param(const pome_opdef *def, const char *name); /* -1: none */
 
-/* ---- inference: one function serves load (symbolic shapes) and every change of input shapes (concrete) ---- */
+/* ---- inference: one function serves load (symbolic shapes) and every change of input shapes (concrete) ----
+ * At load, sizes may be symbols and contents unknown; what cannot be known is a fresh symbol, or rank -1 where not
+ * even the rank follows (the declared type then decides). At run time next_symbol is NULL: all sizes are known, the
+ * contents of VALUE parameters too, and no output is symbolic. For DATA_SHAPE operators the result is then an upper
+ * bound (non_zero: [count(x), rank(x)]) and the operator's run sets the real size. Operators with BLOCKS are
+ * inferred at load only. Nothing is allocated. Call it through pome_infer_op. */
 struct pome_op;
 struct pome_infer {
     const struct pome_op *op;
     pome_opset opset;
     const pome_type *const *in;      /* [op->n_in] types of the inputs */
-    const pome_tensor *const *value; /* [op->n_in] contents where known (constants, the shape program), else NULL */
+    const pome_tensor *const *value; /* [op->n_in] contents where known (constants, the shape program), else NULL;
+                                        NULL too for compressed constants and strings */
     pome_type *out;                  /* [op->n_out] zeroed; to be filled */
-    int64_t *next_symbol;            /* fresh symbols: (*next_symbol)-- */
+    int64_t *next_symbol;            /* fresh symbols: (*next_symbol)--; NULL at run time */
 };
 
 #endif

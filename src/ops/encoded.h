@@ -20,7 +20,17 @@ const int64_t *pome_encoded_shape(const pome_encoded *e);
 pome_dtype pome_encoded_dtype(const pome_encoded *e); /* declared type of the result */
 /* Decodes elements [first, first + count) of the flattened result to fp32 (integers exactly). Thread-safe. */
 void pome_encoded_decode(const pome_encoded *e, size_t first, size_t count, float *dst);
-/* The same to the result's own dtype, for constants that are not floats. */
+/* The same to the result's own dtype, for constants that are not floats. Sub-byte types: a bit stream that begins
+ * with element `first`. */
 void pome_encoded_decode_raw(const pome_encoded *e, size_t first, size_t count, void *dst);
+
+/* The plainest form, which kernels take as it lies: element i is half(scale_f16[i / block] * code[i]). */
+typedef struct pome_encoded_blocks {
+    pome_dtype code; /* I4 or I8 */
+    const void *codes;
+    const uint16_t *scale_f16;
+    size_t block;
+} pome_encoded_blocks;
+bool pome_encoded_as_blocks(const pome_encoded *e, pome_encoded_blocks *out); /* false: of another form */
 
 #endif

@@ -28,9 +28,8 @@ static bool times_one(const pome_rows *w, const pome_kernels *kernels, size_t fi
     return true;
 }
 
-/* Rows [first, first + n), columns [p, p + len) as fp32: in place, or decoded to scratch. */
-static const float *piece(const pome_rows *w, const pome_kernels *kernels, size_t first, size_t n, size_t p, size_t len,
-                          float *scratch, size_t *ld)
+const float *pome_rows_piece(const pome_rows *w, const pome_kernels *kernels, size_t first, size_t n, size_t p,
+                             size_t len, float *scratch, size_t *ld)
 {
     if (w->dtype == POME_DTYPE_F32) {
         *ld = w->stride;
@@ -58,7 +57,7 @@ static void times(const pome_rows *w, const pome_kernels *kernels, size_t first,
         size_t rows = n - j < POME_ROWS_TILE ? n - j : POME_ROWS_TILE, ld;
         for (size_t p = 0; p < w->k; p += POME_KERNEL_KC) {
             size_t len = w->k - p < POME_KERNEL_KC ? w->k - p : POME_KERNEL_KC;
-            const float *b = piece(w, kernels, first + j, rows, p, len, scratch, &ld);
+            const float *b = pome_rows_piece(w, kernels, first + j, rows, p, len, scratch, &ld);
             if (transposed)
                 kernels->gemm_nt_f32(c + j * ldc, ldc, b, ld, x + p, ldx, rows, m, len, p > 0);
             else

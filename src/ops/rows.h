@@ -26,8 +26,13 @@ static inline size_t pome_rows_scratch(void)
     return (size_t)POME_ROWS_TILE * POME_KERNEL_KC;
 }
 
+/* Rows follow each other; change stride (fp32, fp16) or first (encoded) afterwards. */
 void pome_rows_init(pome_rows *w, pome_dtype dtype, const void *data, const pome_encoded *encoded, size_t k);
 
+/* Rows [first, first + n), n <= POME_ROWS_TILE, columns [p, p + len), len <= POME_KERNEL_KC, as fp32: in place, or
+ * decoded to scratch; rows *ld apart. */
+const float *pome_rows_piece(const pome_rows *w, const pome_kernels *kernels, size_t first, size_t n, size_t p,
+                             size_t len, float *scratch, size_t *ld);
 /* c[m][j] = sum_k x[m][k] * w[first + j][k] for j < n; c's rows are ldc apart, x's ldx. scratch: as above. */
 void pome_rows_times(const pome_rows *w, const pome_kernels *kernels, size_t first, size_t n, const float *x, size_t ldx,
                      size_t m, float *c, size_t ldc, float *scratch);

@@ -1,8 +1,8 @@
 /* matmul with numpy's rules: batch axes broadcast, vectors get an axis of 1, transposes swap the last two axes.
  *
  * Both operands may be strided, fp16 or encoded; pieces of POME_KERNEL_KC along k become fp32 in a thread's scratch
- * unless they already lie as a kernel wants them. Where y has k innermost the product is of rows with rows, else of
- * rows with columns; which of the two depends on y alone, so a row of x gives the same in any company. */
+ * unless they already lie as a kernel wants them. With transpose_y the product is of rows with rows, else of rows
+ * with columns: the order of the sums depends neither on the other rows nor on how the operands lie in memory. */
 #include <string.h>
 
 #include "base/f16.h"
@@ -25,7 +25,7 @@ typedef struct matmul_job {
     const pome_run *r;
     operand x, y;       /* y: [k, n] */
     size_t m, n, k;
-    bool rows_by_rows;  /* y has k innermost */
+    bool rows_by_rows;  /* y is [n, k], or a vector */
     bool x_in_place, y_in_place;
     size_t m_block, n_m, n_n; /* rows of a unit; units along m and n */
     const pome_tensor *out;
@@ -299,8 +299,7 @@ static pome_status matmul_run(const pome_run *r, pome_error *err)
         pome_pool_run(r->pool, n_batch * job.m, 1, matmul_int_rows, &job);
         return POME_OK;
     }
-    job.rows_by_rows = transpose_y || job.y.is_vector ? job.y.row_stride == 1 || job.y.column_stride != 1
-                                                      : job.y.row_stride == 1 && job.y.column_stride != 1 && job.n > 1;
+    job.rows_by_rows = transpose_y || job.y.is_vector;
     job.x_in_place = in_place(&job.x, job.x.column_stride, job.x.row_stride);
     job.y_in_place = job.rows_by_rows ? in_place(&job.y, job.y.row_stride, job.y.column_stride)
                                       : in_place(&job.y, job.y.column_stride, job.y.row_stride);

@@ -151,11 +151,14 @@ static void note_entry(listing *l, const char *name)
 static listing list_folder(const char *path)
 {
     listing l = {0};
-    DIR *dir = opendir(path);
-    for (const struct dirent *e; dir && (e = readdir(dir));)
-        note_entry(&l, e->d_name);
-    if (dir)
-        closedir(dir);
+    struct dirent **entries;
+    int n = scandir(path, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        note_entry(&l, entries[i]->d_name);
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
     return l;
 }
 
@@ -260,10 +263,12 @@ static pome_status locate_root(pome_mlpackage_place *out, const char *root, pome
         const char *path = pome_arena_printf(arena, "%s/Data/%s", root, item->path);
         if (!path)
             return no_memory(err);
-        if (!pome_path_exists(path))
+        if (!pome_path_exists(path) && item == manifest.root)
             return pome_fail(err, POME_ERR_FORMAT,
-                             "%s: Data/%s, which Manifest.json names, is missing (copied or downloaded only in part?)",
-                             root, item->path);
+                             "%s: Data/%s, the model, is missing (copied or downloaded only in part?)", root,
+                             item->path);
+        if (!pome_path_exists(path)) /* an empty weights folder is often lost on the way; the program may need none */
+            pome_log(POME_LOG_DEBUG, "%s: Data/%s, which Manifest.json names, is missing", root, item->path);
         if (item == manifest.root)
             place.model_file = path;
     }

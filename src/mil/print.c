@@ -1,0 +1,466 @@
+#include "mil/print.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/f16.h"
+
+#define INDENT 4
+
+typedef struct printer {
+    pome_print_fn *fn;
+    void *arg;
+    bool *is_written; /* [n_values] constants of the function that have their statement */
+    int depth;
+    size_t used;
+    char buffer[4096];
+} printer;
+
+static void flush(printer *p)
+{
+    if (p->used)
+        p->fn(p->arg, p->buffer, p->used);
+    p->used = 0;
+}
+
+static void put_text(printer *p, const char *s, size_t len)
+{
+    if (len > sizeof p->buffer - p->used)
+        flush(p);
+    if (len > sizeof p->buffer) {
+        p->fn(p->arg, s, len);
+        return;
+    }
+    memcpy(p->buffer + p->used, s, len);
+    p->used += len;
+}
+
+static void put(printer *p, const char *s)
+{
+    put_text(p, s, strlen(s));
+}
+
+static void putf(printer *p, const char *fmt, ...) POME_PRINTF(2, 3);
+
+/* Short pieces only: numbers. */
+static void putf(printer *p, const char *fmt, ...)
+{
+    char text[64];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (n > 0)
+        put_text(p, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+}
+
+static void put_indent(printer *p)
+{
+    for (int i = 0; i < p->depth * INDENT; i++)
+        put_text(p, " ", 1);
+}
+
+static void put_string(printer *p, const char *s)
+{
+    put(p, "\"");
+    for (; *s; s++) {
+        const char *escape = NULL;
+        switch (*s) {
+        case '"': escape = "\\\""; break;
+        case '\\': escape = "\\\\"; break;
+        case '\n': escape = "\\n"; break;
+        case '\r': escape = "\\r"; break;
+        case '\t': escape = "\\t"; break;
+        default: break;
+        }
+        put_text(p, escape ? escape : s, escape ? 2 : 1);
+    }
+    put(p, "\"");
+}
+
+/* ---- types ---- */
+
+static void put_tensor_type(printer *p, pome_dtype dtype, int32_t rank, const int64_t *dim)
+{
+    if (rank == 0) {
+        put(p, pome_dtype_name(dtype));
+        return;
+    }
+    putf(p, "tensor<%s, [", pome_dtype_name(dtype));
+    if (rank < 0)
+        put(p, "*?");
+    for (int32_t i = 0; i < rank; i++) {
+        put(p, i ? ", " : "");
+        if (dim[i] < 0)
+            put(p, "?");
+        else
+            putf(p, "%" PRId64, dim[i]);
+    }
+    put(p, "]>");
+}
+
+static void put_type(printer *p, const pome_type *t)
+{
+    switch (t->kind) {
+    case POME_TYPE_TENSOR:
+        put_tensor_type(p, t->dtype, t->rank, t->dim);
+        break;
+    case POME_TYPE_STATE:
+        put(p, "state<");
+        put_tensor_type(p, t->dtype, t->rank, t->dim);
+        put(p, ">");
+        break;
+    case POME_TYPE_LIST:
+        put(p, "list<");
+        put_tensor_type(p, t->dtype, t->rank, t->dim);
+        if (t->list_length < 0)
+            put(p, ", ?>");
+        else
+            putf(p, ", %" PRId64 ">", t->list_length);
+        break;
+    case POME_TYPE_DICT:
+        putf(p, "dict<%s, fp64>", pome_dtype_name(t->dtype));
+        break;
+    }
+}
+
+/* ---- constants ---- */
+
+static uint64_t bits_at(const uint8_t *data, uint32_t width, size_t i)
+{
+    size_t first = i * width;
+    uint64_t v = 0;
+    for (uint32_t k = 0; k < width; k++)
+        v |= (uint64_t)((data[(first + k) / 8] >> ((first + k) % 8)) & 1u) << k;
+    return v;
+}
+
+static void put_float(printer *p, double v)
+{
+    if (isnan(v))
+        put(p, "nan");
+    else if (isinf(v))
+        put(p, v < 0 ? "-inf" : "inf");
+    else
+        putf(p, "%a", v);
+}
+
+static void put_element(printer *p, const pome_const *k, size_t i)
+{
+    const uint8_t *data = k->t.data;
+    if (k->strings) {
+        put_string(p, k->strings[i]);
+        return;
+    }
+    uint32_t width = pome_dtype_bits(k->t.dtype);
+    uint64_t v = bits_at(data, width, i);
+    uint64_t sign = UINT64_C(1) << (width - 1);
+    double f64;
+    switch (k->t.dtype) {
+    case POME_DTYPE_BOOL: put(p, v ? "true" : "false"); break;
+    case POME_DTYPE_F16: put_float(p, (double)pome_f16_to_f32((uint16_t)v)); break;
+    case POME_DTYPE_BF16: put_float(p, (double)pome_bf16_to_f32((uint16_t)v)); break;
+    case POME_DTYPE_F32: put_float(p, (double)pome_f32_from_bits((uint32_t)v)); break;
+    case POME_DTYPE_F8E4M3FN: put_float(p, (double)pome_f8e4m3fn_to_f32((uint8_t)v)); break;
+    case POME_DTYPE_F8E5M2: put_float(p, (double)pome_f8e5m2_to_f32((uint8_t)v)); break;
+    case POME_DTYPE_F64:
+        memcpy(&f64, &v, sizeof f64);
+        put_float(p, f64);
+        break;
+    case POME_DTYPE_I4:
+    case POME_DTYPE_I8:
+    case POME_DTYPE_I16:
+    case POME_DTYPE_I32:
+    case POME_DTYPE_I64: putf(p, "%" PRId64, (int64_t)((v ^ sign) - sign)); break;
+    default: putf(p, "%" PRIu64, v);
+    }
+}
+
+/* Nested lists, as deep as the rank. */
+static void put_elements(printer *p, const pome_const *k, int32_t axis, size_t *next)
+{
+    if (axis == k->t.rank) {
+        put_element(p, k, (*next)++);
+        return;
+    }
+    put(p, "[");
+    for (int64_t i = 0; i < k->t.shape[axis]; i++) {
+        put(p, i ? ", " : "");
+        put_elements(p, k, axis + 1, next);
+    }
+    put(p, "]");
+}
+
+static void put_const(printer *p, const pome_type *type, const pome_const *k)
+{
+    size_t next = 0;
+    if (type->kind == POME_TYPE_LIST)
+        put_type(p, type);
+    else
+        put_tensor_type(p, k->t.dtype, k->t.rank, k->t.shape);
+    put(p, "(");
+    if (k->file) {
+        put(p, "BLOBFILE(path = string(");
+        put_string(p, k->file);
+        putf(p, "), offset = uint64(%" PRIu64 "))", k->file_offset);
+    } else if (k->t.data) {
+        bool is_empty = false;
+        for (int32_t i = 0; i < k->t.rank; i++)
+            is_empty |= k->t.shape[i] == 0;
+        if (is_empty)
+            put(p, "[]");
+        else
+            put_elements(p, k, 0, &next);
+    } else {
+        put(p, "compressed");
+    }
+    put(p, ")");
+}
+
+/* Whether a value is written as a `const` statement; literals and results are not. */
+static bool is_const_statement(const pome_value *v)
+{
+    return v->konst && !v->def && v->name[0];
+}
+
+static void put_const_statement(printer *p, const pome_value *v)
+{
+    if (!is_const_statement(v) || p->is_written[v->id])
+        return;
+    p->is_written[v->id] = true;
+    put_indent(p);
+    put_type(p, &v->type);
+    put(p, " ");
+    put(p, v->name);
+    put(p, " = const()[name = string(");
+    put_string(p, v->name);
+    put(p, "), val = ");
+    put_const(p, &v->type, v->konst);
+    put(p, "];\n");
+}
+
+/* The constants that an operation and its blocks use: at the level of the function, where all can see them. */
+static void put_consts_of_block(printer *p, const pome_block *b);
+
+static void put_consts_of_op(printer *p, const pome_op *op)
+{
+    for (uint32_t i = 0; i < op->n_in; i++)
+        put_const_statement(p, op->in[i]);
+    for (uint32_t i = 0; i < op->n_blocks; i++)
+        put_consts_of_block(p, op->blocks[i]);
+}
+
+static void put_consts_of_block(printer *p, const pome_block *b)
+{
+    for (uint32_t i = 0; i < b->n_ops; i++)
+        put_consts_of_op(p, b->ops[i]);
+    for (uint32_t i = 0; i < b->n_outputs; i++)
+        put_const_statement(p, b->outputs[i]);
+}
+
+/* ---- statements ---- */
+
+static void put_value(printer *p, const pome_value *v)
+{
+    if (v->name[0])
+        put(p, v->name);
+    else if (v->konst)
+        put_const(p, &v->type, v->konst);
+}
+
+static void put_typed(printer *p, pome_value *const *list, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        put(p, i ? ", " : "");
+        put_type(p, &list[i]->type);
+        put(p, " ");
+        put(p, list[i]->name);
+    }
+}
+
+static void put_names(printer *p, pome_value *const *list, uint32_t n)
+{
+    put(p, "(");
+    for (uint32_t i = 0; i < n; i++) {
+        put(p, i ? ", " : "");
+        put_value(p, list[i]);
+    }
+    put(p, ")");
+}
+
+/* The given parameter whose name comes next after `after` (NULL: the first); -1 at the end. */
+static int next_parameter(const pome_op *op, const char *after)
+{
+    int best = -1;
+    for (int i = 0; i < op->def->n_params; i++) {
+        const char *name = op->def->params[i].name;
+        if (op->args[i].count && (!after || strcmp(name, after) > 0) &&
+            (best < 0 || strcmp(name, op->def->params[best].name) < 0))
+            best = i;
+    }
+    return best;
+}
+
+static void put_arguments(printer *p, const pome_op *op)
+{
+    const char *after = NULL;
+    put(p, "(");
+    for (int i; (i = next_parameter(op, after)) >= 0; after = op->def->params[i].name) {
+        const pome_arg arg = op->args[i];
+        put(p, after ? ", " : "");
+        put(p, op->def->params[i].name);
+        put(p, " = ");
+        if (op->def->params[i].flags & POME_P_LIST)
+            put_names(p, op->in + arg.first, arg.count);
+        else
+            put_value(p, op->in[arg.first]);
+    }
+    put(p, ")");
+}
+
+static void put_op(printer *p, const pome_op *op);
+
+static void put_block(printer *p, const pome_block *b)
+{
+    put(p, "\n");
+    put_indent(p);
+    put(p, "(");
+    put_typed(p, b->inputs, b->n_inputs);
+    put(p, ") {\n");
+    p->depth++;
+    for (uint32_t i = 0; i < b->n_ops; i++)
+        put_op(p, b->ops[i]);
+    p->depth--;
+    put_indent(p);
+    put(p, "} -> ");
+    put_names(p, b->outputs, b->n_outputs);
+}
+
+static void put_op(printer *p, const pome_op *op)
+{
+    put_indent(p);
+    put_typed(p, op->out, op->n_out);
+    put(p, op->n_out ? " = " : "");
+    put(p, op->def->name);
+    put_arguments(p, op);
+    if (op->name[0] && (!op->n_out || strcmp(op->name, op->out[0]->name) != 0)) {
+        put(p, "[name = string(");
+        put_string(p, op->name);
+        put(p, ")]");
+    }
+    for (uint32_t i = 0; i < op->n_blocks; i++)
+        put_block(p, op->blocks[i]);
+    put(p, ";\n");
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp((*(pome_value *const *)a)->name, (*(pome_value *const *)b)->name);
+}
+
+static void put_function(printer *p, const pome_function *fn, pome_value **inputs)
+{
+    p->depth = 1;
+    put_indent(p);
+    put(p, "func ");
+    put(p, fn->name);
+    putf(p, "<ios%d>(", (int)fn->opset);
+    put_typed(p, inputs, fn->n_inputs);
+    put(p, ") {\n");
+    p->depth = 3;
+    for (uint32_t i = 0; i < fn->body->n_ops; i++) {
+        put_consts_of_op(p, fn->body->ops[i]);
+        put_op(p, fn->body->ops[i]);
+    }
+    for (uint32_t i = 0; i < fn->body->n_outputs; i++)
+        put_const_statement(p, fn->body->outputs[i]);
+    p->depth = 2;
+    put_indent(p);
+    put(p, "} -> ");
+    put_names(p, fn->body->outputs, fn->body->n_outputs);
+    put(p, ";\n");
+}
+
+/* What printing one function needs besides the text. */
+static pome_status print_function(printer *p, const pome_function *fn, pome_error *err)
+{
+    pome_value **inputs = malloc((fn->n_inputs + 1u) * sizeof(pome_value *));
+    p->is_written = calloc(fn->n_values + 1u, sizeof *p->is_written);
+    pome_status status = POME_OK;
+    if (inputs && p->is_written) {
+        if (fn->n_inputs)
+            memcpy(inputs, fn->inputs, fn->n_inputs * sizeof *inputs);
+        qsort(inputs, fn->n_inputs, sizeof *inputs, compare_names);
+        put_function(p, fn, inputs);
+    } else {
+        status = pome_fail_nomem(err, fn->n_values, "printing a program");
+    }
+    free(inputs);
+    free(p->is_written);
+    p->is_written = NULL;
+    return status;
+}
+
+pome_status pome_function_print(const pome_function *function, pome_print_fn *fn, void *arg, pome_error *err)
+{
+    printer p = {.fn = fn, .arg = arg};
+    POME_TRY(print_function(&p, function, err));
+    flush(&p);
+    return POME_OK;
+}
+
+pome_status pome_program_print(const pome_program *program, pome_print_fn *fn, void *arg, pome_error *err)
+{
+    printer p = {.fn = fn, .arg = arg};
+    put(&p, "program(1.3)\n{\n");
+    for (uint32_t i = 0; i < program->n_functions; i++)
+        POME_TRY(print_function(&p, program->functions[i], err));
+    put(&p, "}\n");
+    flush(&p);
+    return POME_OK;
+}
+
+/* ---- into memory ---- */
+
+typedef struct growing_text {
+    char *text;
+    size_t len, size;
+    bool is_full; /* memory ran out */
+} growing_text;
+
+static void append(void *arg, const char *text, size_t len)
+{
+    growing_text *g = arg;
+    if (len >= g->size - g->len) {
+        size_t size = (g->len + len) * 2 + 1;
+        char *grown = g->is_full ? NULL : realloc(g->text, size);
+        if (!grown) {
+            g->is_full = true;
+            return;
+        }
+        g->text = grown;
+        g->size = size;
+    }
+    memcpy(g->text + g->len, text, len);
+    g->len += len;
+}
+
+pome_status pome_program_text(char **out, size_t *len, const pome_program *program, pome_error *err)
+{
+    growing_text g = {0};
+    pome_status status = pome_program_print(program, append, &g, err);
+    if (status == POME_OK && g.is_full)
+        status = pome_fail_nomem(err, g.size, "printing a program");
+    if (status != POME_OK) {
+        free(g.text);
+        return status;
+    }
+    g.text[g.len] = '\0';
+    *out = g.text;
+    if (len)
+        *len = g.len;
+    return POME_OK;
+}

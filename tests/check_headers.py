@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Checks that every public header compiles alone, as C17 and from C++17, and that every internal header compiles alone.
 
-    check_headers.py CC [CXX]"""
+    check_headers.py CC GENERATED [CXX]
+
+GENERATED is the folder that holds formats/coreml.pb-c.h."""
 import pathlib
 import subprocess
 import sys
@@ -24,7 +26,8 @@ def compiles(compiler, language, standard, include, folders, extra=()):
 
 def main():
     root = pathlib.Path(__file__).parent.parent.resolve()
-    cc, cxx = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+    cc, generated = sys.argv[1:3]
+    cxx = sys.argv[3] if len(sys.argv) > 3 else None
     good = True
     for header in sorted(root.glob("include/pome/*.h")):
         name = "pome/" + header.name
@@ -35,7 +38,7 @@ def main():
         text = header.read_text(encoding="utf-8")
         if "#ifndef" not in text.split("#include")[0] or "arm_neon.h" in text or "immintrin.h" in text:
             continue  # a template, or for one instruction set
-        good &= compiles(cc, "c", "c17", header.relative_to(root / "src").as_posix(), [root / "include", root / "src"],
+        good &= compiles(cc, "c", "c17", header.relative_to(root / "src").as_posix(), [root / "include", root / "src", generated],
                          ["-Wno-unused-function", "-D_GNU_SOURCE"])
     return not good
 

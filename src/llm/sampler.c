@@ -178,6 +178,7 @@ static void make_heap(candidate *heap, int64_t n, bool is_top)
 static int64_t collect_top_k(pome_sampler *s, const float *logits, int64_t k)
 {
     candidate *c = s->candidates;
+    bool is_heap = false; /* not before there are more than k: fewer stay in the order of ids */
     int64_t n = 0;
     for (int64_t i = 0; i < s->n_vocab; i++) {
         if (!isfinite(logits[i]))
@@ -185,9 +186,12 @@ static int64_t collect_top_k(pome_sampler *s, const float *logits, int64_t k)
         candidate next = {(double)logits[i], (int32_t)i};
         if (n < k) {
             c[n++] = next;
-            if (n == k)
-                make_heap(c, n, false);
-        } else if (is_before(next, c[0])) {
+            continue;
+        }
+        if (!is_heap)
+            make_heap(c, n, false);
+        is_heap = true;
+        if (is_before(next, c[0])) {
             c[0] = next;
             sift_down(c, n, 0, false);
         }

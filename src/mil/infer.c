@@ -148,7 +148,9 @@ pome_status pome_infer_bool(pome_infer *c, uint32_t param, bool dflt, bool *out,
 const char *pome_op_str(const pome_op *op, uint32_t param, const char *dflt)
 {
     const pome_value *v = pome_op_arg(op, param);
-    return v && v->konst && v->konst->strings && v->konst->strings[0] ? v->konst->strings[0] : dflt;
+    if (!v || !v->konst || !v->konst->strings || pome_tensor_count(&v->konst->t) < 1)
+        return dflt;
+    return v->konst->strings[0];
 }
 
 static bool in_words(const char *words, const char *word)

@@ -118,9 +118,17 @@ static inline pome_value *pome_op_arg(const pome_op *op, uint32_t param) /* firs
 
 /* Checks the whole program: opset and version, parameters (required, constant, type, literal kinds), scoping,
  * single definition, types and shapes by inference against the declared ones (inference wins, with a logged
- * warning), state use, block signatures. Fills in unknown types from inference. */
+ * warning; for compressed constants a difference is an error), state use, block signatures. Fills in unknown types
+ * from inference. A failure's message begins with the function's name. */
 pome_status pome_program_verify(pome_program *program, pome_error *err);
-/* Type inference over one function: writes value->type. Part of verify; passes call it after rewriting. */
+/* Type inference over one function that has passed verification: writes value->type. Sizes of -1 of inputs become
+ * fresh symbols. Part of verify; passes call it after rewriting. */
 pome_status pome_function_infer(pome_function *fn, pome_error *err);
+
+/* Calls `visit` for every operator of every function, nested blocks included, in order of execution (an operator
+ * before the contents of its blocks). Stops at the first status that is not OK and returns it. */
+typedef pome_status pome_op_visit_fn(void *arg, pome_function *fn, pome_op *op, pome_error *err);
+pome_status pome_program_list_ops(pome_program *program, pome_op_visit_fn *visit, void *arg, pome_error *err);
+pome_status pome_function_list_ops(pome_function *fn, pome_op_visit_fn *visit, void *arg, pome_error *err);
 
 #endif

@@ -1,0 +1,49 @@
+/* Passes rewrite one function (a plan's own copy). Each has one entry and one file; passes/pipeline.c is the list. */
+#ifndef POME_PASSES_PASS_H
+#define POME_PASSES_PASS_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "kernels/kernels.h"
+#include "mil/program.h"
+#include "pome/model.h"
+
+typedef struct pome_pass_ctx {
+    pome_arena *arena; /* owns what passes make; lives as long as the plan */
+    pome_numerics numerics;
+    const pome_kernels *kernels;
+    int last_row_output; /* index into the body's outputs, or -1 */
+} pome_pass_ctx;
+
+typedef pome_status pome_pass_fn(pome_function *fn, pome_pass_ctx *ctx, pome_error *err);
+
+/* The whole pipeline, with type inference after it. */
+pome_status pome_passes_run(pome_function *fn, pome_pass_ctx *ctx, pome_error *err);
+
+/* Turns the results of constexpr_* operators into encoded constants. Works on the program itself, once, before
+ * any function is copied: plans share the result. */
+pome_status pome_pass_encode(pome_program *program, pome_error *err);
+
+/* Evaluates operators whose inputs are all constant, and `shape` of values of fixed shape. */
+pome_pass_fn pome_pass_fold;
+/* Feeds attention with the key/value heads themselves where the graph repeats each for a group of query heads. */
+pome_pass_fn pome_pass_group_heads;
+/* Computes one output for the last row of axis 1 only (ctx->last_row_output). */
+pome_pass_fn pome_pass_last_row;
+/* Removes operators without effect whose results nobody reads. */
+pome_pass_fn pome_pass_dce;
+
+/* ---- helpers ---- */
+/* Replaces every use of `from` in the function, nested blocks and outputs included. */
+void pome_replace_uses(pome_function *fn, pome_value *from, pome_value *to);
+/* n_uses[value id], counting operands of all blocks and block outputs. NULL when memory is short. */
+uint32_t *pome_count_uses(const pome_function *fn, pome_arena *arena);
+/* An int32 or bool vector constant as a new literal value. */
+pome_value *pome_value_create_ints(pome_function *fn, pome_arena *arena, pome_dtype dtype, int32_t rank,
+                                   const int32_t *v, uint32_t n);
+/* Runs one operator all of whose inputs are dense constants or encoded ones it accepts; results[n_out] get new
+ * constants in the arena. UNSUPPORTED if the operator has no implementation. */
+pome_status pome_eval_op(const pome_op *op, pome_opset opset, pome_pass_ctx *ctx, const pome_const **results,
+                         pome_error *err);
+
+#endif

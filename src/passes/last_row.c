@@ -55,13 +55,11 @@ static pome_op *make_slice(pome_function *fn, pome_pass_ctx *ctx, pome_value *x)
         counts[params[i]] = 1;
     }
     pome_op *op = pome_op_create(fn, def, "last_row", in, counts, 1);
-    pome_type t = x->type;
-    t.dim[1] = 1;
-    if (op)
-        op->out[0] = pome_value_create(fn, "last_row", &t);
-    if (op && op->out[0])
-        op->out[0]->def = op;
-    return op && op->out[0] ? op : NULL;
+    if (op) {
+        op->out[0]->type = x->type;
+        op->out[0]->type.dim[1] = 1;
+    }
+    return op;
 }
 
 static bool insert_before(pome_function *fn, pome_pass_ctx *ctx, const pome_op *at, pome_op *op)

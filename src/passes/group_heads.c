@@ -7,7 +7,9 @@
  * from shapes. */
 #include <string.h>
 
+#include "mil/infer.h"
 #include "passes/pass.h"
+#include "mil/infer.h"
 #include "passes/symbolic.h"
 
 static pome_op *def_of(const pome_value *v, pome_op_id id)

@@ -1,6 +1,7 @@
 /* Language models need the logits of the last position only, yet their head is the widest operator. From the
  * output back through operators that treat rows (axis 1) independently, the first point is found where the
  * rows can be cut to the last one. */
+#include "mil/infer.h"
 #include "passes/pass.h"
 
 /* The operand that carries the rows through `op`, or NULL. All are rank 3 [batch, rows, features]. */

@@ -1,4 +1,5 @@
 #include "ops/invoke.h"
+#include "ops/strided.h"
 
 #include <string.h>
 
@@ -83,15 +84,10 @@ static pome_status convert(const pome_invoke *v, uint32_t i, uint32_t slot, pome
         else
             pome_encoded_decode_raw(value->konst->encoded, 0, n, r.data);
     } else {
-        POME_TRY(pome_tensor_copy(&r, t, err));
+        pome_strided_copy(&r, t, v->pool, v->kernels);
     }
     *out = r;
     return POME_OK;
-}
-
-static void copy_view(const pome_tensor *dst, const pome_tensor *src)
-{
-    (void)pome_tensor_copy(dst, src, NULL); /* shapes are equal, dtypes are storage dtypes */
 }
 
 static pome_status run_op(const pome_invoke *v, pome_run *r, uint32_t scratch_slot, pome_error *err)
@@ -104,7 +100,7 @@ static pome_status run_op(const pome_invoke *v, pome_run *r, uint32_t scratch_sl
         if (v->impl->view(&look)) {
             for (uint32_t o = 0; o < v->op->n_out; o++)
                 if (pome_tensor_count(&viewed[o]) > 0)
-                    copy_view(&r->out[o], &viewed[o]);
+                    pome_strided_copy(&r->out[o], &viewed[o], v->pool, v->kernels);
             return POME_OK;
         }
     }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ops/invoke.h"
+#include "ops/strided.h"
 #include "runtime/exec_internal.h"
 
 bool pome_memory_grow(pome_memory *m, size_t size)
@@ -224,11 +225,11 @@ static pome_status run_tensor(pome_exec *e, const pome_step *s, pome_exec_step *
     }
     if (x->is_copied_view) {
         for (uint32_t o = 0; o < s->op->n_out; o++)
-            POME_TRY(pome_tensor_copy(&e->t[s->out + o], &x->viewed[o], err));
+            pome_strided_copy(&e->t[s->out + o], &x->viewed[o], e->pool, e->plan->kernels);
         return POME_OK;
     }
     for (uint32_t k = 0; k < x->n_conversions; k++)
-        POME_TRY(pome_tensor_copy(&x->conversions[k].to, x->conversions[k].from, err));
+        pome_strided_copy(&x->conversions[k].to, x->conversions[k].from, e->pool, e->plan->kernels);
     pome_run r = {.op = s->op, .opset = e->plan->opset, .numerics = e->plan->numerics, .pool = e->pool,
                   .kernels = e->plan->kernels, .in = x->in, .out = &e->t[s->out], .scratch = x->scratch,
                   .prepared = s->prepared};

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "ops/invoke.h"
+#include "ops/strided.h"
 #include "runtime/exec_internal.h"
 
 /* A place to put sizes that do not exist yet; pointers into it are never followed. */
@@ -84,7 +85,7 @@ static pome_status bind_shape(pome_exec *e, const pome_step *s, pome_exec_step *
             *is_short = true;
             return POME_OK;
         }
-        POME_TRY(pome_tensor_copy(c, t, err));
+        pome_strided_copy(c, t, NULL, e->plan->kernels);
         x->in[k] = c;
     }
     pome_run r = run_of(e, s, x, &e->t[s->out]);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/invoke.h"
+#include "ops/strided.h"
 #include "runtime/exec_internal.h"
 
 static void *buffer(pome_exec_step *x, uint32_t slot, size_t size)
@@ -45,7 +46,7 @@ static pome_status keep(pome_exec *e, pome_exec_step *x, uint32_t b, uint32_t sl
     t.data = buffer(x, b, pome_tensor_size_bytes(&t));
     if (!t.data)
         return pome_fail_nomem(err, pome_tensor_size_bytes(&t), e->plan->slots[slot].name);
-    POME_TRY(pome_tensor_copy(&t, from, err));
+    pome_strided_copy(&t, from, e->pool, e->plan->kernels);
     e->t[slot] = t;
     set_type(e, slot);
     return POME_OK;

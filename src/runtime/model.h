@@ -1,0 +1,43 @@
+/* Inside of a model; pome/model.h is the outside. */
+#ifndef POME_RUNTIME_MODEL_H
+#define POME_RUNTIME_MODEL_H
+
+#include <pthread.h>
+
+#include "base/pool.h"
+#include "formats/mlpackage.h"
+#include "kernels/kernels.h"
+#include "pome/model.h"
+#include "runtime/plan.h"
+
+/* A compiled function as one kind of predictor wants it; kept until the model is closed. */
+typedef struct pome_model_plan {
+    struct pome_model_plan *next;
+    uint32_t function;
+    int last_row_output; /* in the description's order, or -1 */
+    pome_plan *plan;
+} pome_model_plan;
+
+/* How a function's description maps to its program. */
+typedef struct pome_model_function {
+    pome_function *fn;
+    uint32_t *outputs; /* [info.n_outputs] index into the body's outputs */
+} pome_model_function;
+
+struct pome_model {
+    pome_mlpackage *package;
+    pome_program *program;
+    pome_model_info info;
+    pome_model_function *functions; /* [info.n_functions] */
+    pome_numerics numerics;
+    pome_kernels kernels;
+    pome_pool *pool;
+    pthread_mutex_t lock; /* of `plans` */
+    pome_model_plan *plans;
+};
+
+/* The plan for a function, compiled on first use. last_row_output counts as in the description, -1: none. */
+pome_status pome_model_get_plan(const pome_plan **out, pome_model *model, uint32_t function, int last_row_output,
+                                pome_error *err);
+
+#endif

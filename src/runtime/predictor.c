@@ -1,0 +1,327 @@
+/* A predictor: checks and stages inputs, runs the plan, hands out results in their declared types. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "ops/strided.h"
+#include "runtime/exec.h"
+#include "runtime/state.h"
+
+/* Memory that only grows. */
+typedef struct staging {
+    void *data;
+    size_t size;
+} staging;
+
+typedef struct input {
+    bool is_set;
+    pome_tensor given;  /* borrowed from the caller */
+    staging memory;     /* the same in the declared dtype, if that differs, or the default */
+} input;
+
+struct pome_predictor {
+    pome_model *model;
+    uint32_t function;
+    const pome_function_info *f;
+    const pome_model_function *mf;
+    const pome_plan *plan;
+    pome_exec *exec;
+    input *inputs;              /* [n_inputs] */
+    pome_tensor *bound;         /* [n_inputs] what the plan gets */
+    const pome_tensor **states; /* [n_states] */
+    pome_tensor *outputs;       /* [n_outputs] */
+    staging *output_memory;     /* [n_outputs] */
+};
+
+void pome_predictor_opts_default(pome_predictor_opts *opts)
+{
+    *opts = (pome_predictor_opts){.size = sizeof *opts, .last_row_output = -1};
+}
+
+static bool stage(staging *s, size_t size)
+{
+    if (s->data && s->size >= size)
+        return true;
+    void *data = aligned_alloc(64, (size / 64 + 1) * 64);
+    if (!data)
+        return false;
+    free(s->data);
+    *s = (staging){data, (size / 64 + 1) * 64};
+    return true;
+}
+
+static pome_status check_features(const pome_function_info *f, pome_error *err)
+{
+    for (uint32_t i = 0; i < f->n_inputs; i++)
+        if (f->inputs[i].kind != POME_FEATURE_TENSOR)
+            return pome_fail(err, POME_ERR_UNSUPPORTED, "input %s is no array: only arrays are supported yet",
+                             f->inputs[i].name);
+    for (uint32_t i = 0; i < f->n_outputs; i++)
+        if (f->outputs[i].kind != POME_FEATURE_TENSOR)
+            return pome_fail(err, POME_ERR_UNSUPPORTED, "output %s is no array: only arrays are supported yet",
+                             f->outputs[i].name);
+    return POME_OK;
+}
+
+static pome_status create(pome_predictor *p, const char *function, const pome_predictor_opts *opts, pome_error *err)
+{
+    int at = pome_model_find_function(p->model, function);
+    if (at < 0)
+        return pome_fail(err, POME_ERR_ARG, "the model has no function %s", function);
+    p->function = (uint32_t)at;
+    p->f = &p->model->info.functions[at];
+    p->mf = &p->model->functions[at];
+    if (opts->last_row_output >= (int)p->f->n_outputs)
+        return pome_fail(err, POME_ERR_ARG, "last_row_output %d of %u outputs", opts->last_row_output,
+                         p->f->n_outputs);
+    POME_TRY(check_features(p->f, err));
+    POME_TRY(pome_model_get_plan(&p->plan, p->model, p->function, opts->last_row_output, err));
+    POME_TRY(pome_exec_create(&p->exec, p->plan, p->model->pool, err));
+    p->inputs = calloc(p->f->n_inputs + 1u, sizeof *p->inputs);
+    p->bound = calloc(p->f->n_inputs + 1u, sizeof *p->bound);
+    p->states = calloc(p->f->n_states + 1u, sizeof *p->states);
+    p->outputs = calloc(p->f->n_outputs + 1u, sizeof *p->outputs);
+    p->output_memory = calloc(p->f->n_outputs + 1u, sizeof *p->output_memory);
+    if (!p->inputs || !p->bound || !p->states || !p->outputs || !p->output_memory)
+        return pome_fail_nomem(err, p->f->n_inputs * sizeof *p->inputs, "predictor");
+    return POME_OK;
+}
+
+pome_status pome_predictor_create(pome_predictor **out, pome_model *model, const char *function,
+                                  const pome_predictor_opts *opts, pome_error *err)
+{
+    pome_predictor_opts o;
+    pome_predictor_opts_default(&o);
+    if (opts)
+        memcpy(&o, opts, opts->size < sizeof o ? opts->size : sizeof o);
+    pome_predictor *p = calloc(1, sizeof *p);
+    if (!p)
+        return pome_fail_nomem(err, sizeof *p, "predictor");
+    p->model = model;
+    pome_status s = create(p, function, &o, err);
+    if (s != POME_OK) {
+        pome_predictor_destroy(&p);
+        return s;
+    }
+    *out = p;
+    return POME_OK;
+}
+
+void pome_predictor_destroy(pome_predictor **predictor)
+{
+    if (!predictor || !*predictor)
+        return;
+    pome_predictor *p = *predictor;
+    for (uint32_t i = 0; p->inputs && i < p->f->n_inputs; i++)
+        free(p->inputs[i].memory.data);
+    for (uint32_t i = 0; p->output_memory && i < p->f->n_outputs; i++)
+        free(p->output_memory[i].data);
+    pome_exec_destroy(&p->exec);
+    free(p->inputs);
+    free(p->bound);
+    free(p->states);
+    free(p->outputs);
+    free(p->output_memory);
+    free(p);
+    *predictor = NULL;
+}
+
+/* ---- inputs ---- */
+
+static bool is_shape(const pome_feature *f, const int64_t *shape, const int64_t *want)
+{
+    return memcmp(shape, want, (size_t)f->rank * sizeof *shape) == 0;
+}
+
+static bool is_admissible(const pome_feature *f, const int64_t *shape)
+{
+    for (uint32_t k = 0; k < f->n_enumerated; k++)
+        if (is_shape(f, shape, f->enumerated + (size_t)k * (size_t)f->rank))
+            return true;
+    if (f->n_enumerated)
+        return false;
+    if (!f->is_ranged)
+        return is_shape(f, shape, f->shape);
+    for (int32_t i = 0; i < f->rank; i++)
+        if (shape[i] < f->range[i].min || (f->range[i].max >= 0 && shape[i] > f->range[i].max))
+            return false;
+    return true;
+}
+
+static void shape_text(char *text, size_t size, int32_t rank, const int64_t *shape)
+{
+    size_t at = (size_t)snprintf(text, size, "[");
+    for (int32_t i = 0; i < rank && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    if (at < size)
+        snprintf(text + at, size - at, "]");
+}
+
+static pome_status check_shape(const pome_feature *f, int32_t rank, const int64_t *shape, pome_error *err)
+{
+    char found[256], wanted[512];
+    if (rank == f->rank && is_admissible(f, shape))
+        return POME_OK;
+    shape_text(found, sizeof found, rank, shape);
+    return pome_fail(err, POME_ERR_ARG, "input %s: shape %s, wanted %s", f->name, found,
+                     pome_feature_format(f, wanted, sizeof wanted));
+}
+
+pome_status pome_predictor_set_input(pome_predictor *p, uint32_t index, const pome_tensor *t, pome_error *err)
+{
+    if (index >= p->f->n_inputs)
+        return pome_fail(err, POME_ERR_ARG, "input %u of %u", index, p->f->n_inputs);
+    const pome_feature *f = &p->f->inputs[index];
+    if (!t) {
+        if (!f->is_optional)
+            return pome_fail(err, POME_ERR_ARG, "input %s is required", f->name);
+        p->inputs[index].is_set = false;
+        return POME_OK;
+    }
+    bool is_number = pome_dtype_bits(t->dtype) >= 8 && t->dtype != POME_DTYPE_F8E4M3FN && t->dtype != POME_DTYPE_F8E5M2;
+    if (!is_number || (!t->data && pome_tensor_count(t) > 0))
+        return pome_fail(err, POME_ERR_ARG, "input %s: dtype %s, wanted %s", f->name, pome_dtype_name(t->dtype),
+                         pome_dtype_name(f->dtype));
+    POME_TRY(check_shape(f, t->rank, t->shape, err));
+    p->inputs[index].given = *t;
+    p->inputs[index].is_set = true;
+    return POME_OK;
+}
+
+/* With several enumerated inputs the shapes belong together: the same place in each list. */
+static pome_status check_enumerated(const pome_predictor *p, pome_error *err)
+{
+    uint64_t places = UINT64_MAX;
+    for (uint32_t i = 0; i < p->f->n_inputs; i++) {
+        const pome_feature *f = &p->f->inputs[i];
+        uint64_t own = 0;
+        if (f->n_enumerated < 2 || f->n_enumerated > 64 || !p->inputs[i].is_set)
+            continue;
+        for (uint32_t k = 0; k < f->n_enumerated; k++)
+            if (is_shape(f, p->inputs[i].given.shape, f->enumerated + (size_t)k * (size_t)f->rank))
+                own |= (uint64_t)1 << k;
+        places &= own;
+        if (!places)
+            return pome_fail(err, POME_ERR_ARG, "input %s: its shape does not go with those of the other inputs "
+                             "(enumerated shapes are taken from the same place of each list)", f->name);
+    }
+    return POME_OK;
+}
+
+/* The declared type in the program; a scalar there is described as [1]. */
+static pome_tensor in_program_shape(const pome_predictor *p, uint32_t i, pome_tensor t)
+{
+    if (p->mf->fn->inputs[i]->type.rank == 0 && pome_tensor_count(&t) == 1)
+        t.rank = 0;
+    return t;
+}
+
+static pome_status stage_default(pome_predictor *p, uint32_t i, pome_error *err)
+{
+    const pome_feature *f = &p->f->inputs[i];
+    input *in = &p->inputs[i];
+    if (!f->is_optional && !f->has_default)
+        return pome_fail(err, POME_ERR_ARG, "input %s is not set", f->name);
+    pome_tensor t = pome_tensor_borrow(NULL, p->mf->fn->inputs[i]->type.dtype, f->rank, f->shape);
+    double value = f->has_default ? f->default_value : 0;
+    if (!stage(&in->memory, pome_tensor_size_bytes(&t)))
+        return pome_fail_nomem(err, pome_tensor_size_bytes(&t), f->name);
+    t.data = in->memory.data;
+    pome_tensor one = {.dtype = POME_DTYPE_F64, .rank = f->rank, .data = &value};
+    memcpy(one.shape, t.shape, sizeof one.shape); /* strides 0: the value everywhere */
+    POME_TRY(pome_tensor_copy(&t, &one, err));
+    p->bound[i] = in_program_shape(p, i, t);
+    return POME_OK;
+}
+
+static pome_status stage_input(pome_predictor *p, uint32_t i, pome_error *err)
+{
+    input *in = &p->inputs[i];
+    pome_dtype want = p->mf->fn->inputs[i]->type.dtype;
+    if (!in->is_set)
+        return stage_default(p, i, err);
+    pome_tensor t = in->given;
+    if (t.dtype != want) {
+        t = pome_tensor_borrow(NULL, want, t.rank, t.shape);
+        if (!stage(&in->memory, pome_tensor_size_bytes(&t)))
+            return pome_fail_nomem(err, pome_tensor_size_bytes(&t), p->f->inputs[i].name);
+        t.data = in->memory.data;
+        POME_TRY(pome_tensor_copy(&t, &in->given, err));
+    }
+    p->bound[i] = in_program_shape(p, i, t);
+    return POME_OK;
+}
+
+/* ---- states ---- */
+
+static pome_status take_states(pome_predictor *p, pome_state *state, pome_error *err)
+{
+    uint32_t n = p->f->n_states;
+    if (n && !state)
+        return pome_fail(err, POME_ERR_ARG, "function %s has %u states, none were given", p->f->name, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const pome_feature *f = &p->f->states[i];
+        const pome_tensor *t = pome_state_find(state, f->name);
+        if (!t || t->dtype != f->dtype || t->rank != f->rank || !is_shape(f, t->shape, f->shape))
+            return pome_fail(err, POME_ERR_ARG, "the given states have no %s that fits function %s", f->name,
+                             p->f->name);
+        p->states[i] = t;
+    }
+    return POME_OK;
+}
+
+/* ---- outputs ---- */
+
+static pome_status take_output(pome_predictor *p, uint32_t i, bool reserve_only, pome_error *err)
+{
+    const pome_tensor *from = pome_exec_output(p->exec, p->mf->outputs[i]);
+    static const int64_t one[1] = {1};
+    pome_tensor t = from->rank ? pome_tensor_borrow(NULL, p->f->outputs[i].dtype, from->rank, from->shape)
+                               : pome_tensor_borrow(NULL, p->f->outputs[i].dtype, 1, one);
+    if (!stage(&p->output_memory[i], pome_tensor_size_bytes(&t)))
+        return pome_fail_nomem(err, pome_tensor_size_bytes(&t), p->f->outputs[i].name);
+    if (reserve_only)
+        return POME_OK;
+    t.data = p->output_memory[i].data;
+    pome_tensor as_computed = t;
+    as_computed.rank = from->rank;
+    pome_strided_copy(&as_computed, from, p->model->pool, &p->model->kernels);
+    p->outputs[i] = t;
+    return POME_OK;
+}
+
+const pome_tensor *pome_predictor_output(const pome_predictor *p, uint32_t index)
+{
+    return index < p->f->n_outputs ? &p->outputs[index] : NULL;
+}
+
+/* ---- running ---- */
+
+pome_status pome_predictor_reserve(pome_predictor *p, const int64_t (*shapes)[POME_MAX_RANK], pome_error *err)
+{
+    for (uint32_t i = 0; i < p->f->n_inputs; i++) {
+        const pome_feature *f = &p->f->inputs[i];
+        POME_TRY(check_shape(f, f->rank, shapes[i], err));
+        pome_tensor t = pome_tensor_borrow(NULL, p->mf->fn->inputs[i]->type.dtype, f->rank, shapes[i]);
+        if (!stage(&p->inputs[i].memory, pome_tensor_size_bytes(&t)))
+            return pome_fail_nomem(err, pome_tensor_size_bytes(&t), f->name);
+        p->bound[i] = in_program_shape(p, i, t);
+    }
+    POME_TRY(pome_exec_reserve(p->exec, p->bound, err));
+    for (uint32_t i = 0; i < p->f->n_outputs; i++)
+        POME_TRY(take_output(p, i, true, err));
+    return POME_OK;
+}
+
+pome_status pome_predictor_run(pome_predictor *p, pome_state *state, pome_error *err)
+{
+    POME_TRY(check_enumerated(p, err));
+    for (uint32_t i = 0; i < p->f->n_inputs; i++)
+        POME_TRY(stage_input(p, i, err));
+    POME_TRY(take_states(p, state, err));
+    POME_TRY(pome_exec_run(p->exec, p->bound, p->states, err));
+    for (uint32_t i = 0; i < p->f->n_outputs; i++)
+        POME_TRY(take_output(p, i, false, err));
+    return POME_OK;
+}

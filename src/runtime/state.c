@@ -1,0 +1,58 @@
+#include "runtime/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+pome_status pome_state_create(pome_state **out, const pome_model *model, const char *function, pome_error *err)
+{
+    int at = pome_model_find_function(model, function);
+    if (at < 0)
+        return pome_fail(err, POME_ERR_ARG, "the model has no function %s", function);
+    const pome_function_info *f = &model->info.functions[at];
+    size_t size = sizeof(pome_state) + f->n_states * sizeof(pome_tensor);
+    pome_state *s = calloc(1, size);
+    if (!s)
+        return pome_fail_nomem(err, size, "state");
+    s->features = f->states;
+    for (uint32_t i = 0; i < f->n_states; i++) {
+        pome_status st = pome_tensor_init(&s->t[i], f->states[i].dtype, f->states[i].rank, f->states[i].shape, err);
+        if (st != POME_OK) {
+            pome_state_destroy(&s);
+            return st;
+        }
+        s->n++;
+    }
+    *out = s;
+    return POME_OK;
+}
+
+void pome_state_destroy(pome_state **state)
+{
+    if (!state || !*state)
+        return;
+    for (uint32_t i = 0; i < (*state)->n; i++)
+        pome_tensor_reset(&(*state)->t[i]);
+    free(*state);
+    *state = NULL;
+}
+
+void pome_state_clear(pome_state *s)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        memset(s->t[i].data, 0, pome_tensor_size_bytes(&s->t[i]));
+}
+
+pome_tensor *pome_state_tensor(pome_state *s, uint32_t index)
+{
+    return index < s->n ? &s->t[index] : NULL;
+}
+
+pome_tensor *pome_state_find(pome_state *s, const char *name)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        if (strcmp(s->features[i].name, name) == 0)
+            return &s->t[i];
+    return NULL;
+}

@@ -189,7 +189,8 @@ static void build(op_test *t)
         op->in[i] = &in->value;
     }
     for (uint32_t i = 0; i < t->n_out; i++) {
-        t->out_value[i] = (pome_value){.id = t->n_in + i, .name = "out", .def = op, .def_output = i};
+        t->out_value[i] =
+            (pome_value){.id = t->n_in + i, .name = "out", .type = {.rank = -1}, .def = op, .def_output = i};
         op->out[i] = &t->out_value[i];
     }
 }
@@ -205,10 +206,9 @@ pome_status op_test_infer(op_test *t)
         types[i] = &in->value.type;
         values[i] = is_known && !in->string ? &in->t : NULL;
     }
-    int64_t symbol = -2;
     memset(t->out_type, 0, sizeof t->out_type);
     memset(&t->err, 0, sizeof t->err);
-    pome_infer c = {&t->op, t->opset, types, values, t->out_type, &symbol};
+    pome_infer c = {&t->op, t->opset, types, values, t->out_type, NULL};
     pome_status status = t->def->infer(&c, &t->err);
     for (uint32_t i = 0; status == POME_OK && i < t->n_out; i++)
         t->out_value[i].type = t->out_type[i];

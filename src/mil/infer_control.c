@@ -102,8 +102,10 @@ static pome_status write_element(pome_infer *c, const pome_type *list, const pom
     *out = *list;
     bool fits = value->kind == POME_TYPE_TENSOR && value->dtype == list->dtype && value->rank - skip == list->rank;
     for (int32_t i = 0; fits && i < list->rank; i++) {
-        fits = pome_dim_may_equal(list->dim[i], value->dim[i + skip]);
-        if (list->dim[i] < 0)
+        /* at run time a size of 0 stands for one that no write has set yet */
+        bool is_open = list->dim[i] < 0 || (list->dim[i] == 0 && !pome_infer_at_load(c));
+        fits = is_open || pome_dim_may_equal(list->dim[i], value->dim[i + skip]);
+        if (is_open)
             out->dim[i] = value->dim[i + skip];
     }
     if (fits)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/checked.h"
 #include "ops/encoded.h"
 
 enum { MAX_INPUTS = 512 }; /* of one operator; concat of many values is the widest */
@@ -44,6 +45,10 @@ pome_status pome_tensor_of_type(pome_tensor *out, const pome_type *type, const p
             return pome_op_fail(op, err, POME_ERR_FORMAT, "the size of an output's axis %d is not known", (int)i);
         shape[n++] = type->dim[i] < 0 ? 0 : type->dim[i];
     }
+    int64_t count = 1;
+    for (int64_t i = 0; i < n; i++) /* inference has not counted a list's length */
+        if (!pome_mul_i64(count, shape[i] > 0 ? shape[i] : 1, &count) || count > POME_MAX_ELEMENTS)
+            return pome_op_fail(op, err, POME_ERR_LIMIT, "an output is too large");
     *out = pome_tensor_borrow(NULL, pome_storage_dtype(type->dtype), (int32_t)n, shape);
     return POME_OK;
 }
@@ -53,7 +58,6 @@ static pome_status infer_outputs(const pome_invoke *v, pome_type *types, pome_er
     const pome_type *in_types[MAX_INPUTS];
     pome_type actual[MAX_INPUTS];
     const pome_tensor *values[MAX_INPUTS];
-    int64_t symbol = INT32_MIN;
     for (uint32_t i = 0; i < v->op->n_in; i++) {
         const pome_tensor *t = v->in[i];
         int32_t lead = v->op->in[i]->type.kind == POME_TYPE_LIST ? 1 : 0;
@@ -65,8 +69,8 @@ static pome_status infer_outputs(const pome_invoke *v, pome_type *types, pome_er
         in_types[i] = &actual[i];
         values[i] = t->data && t->dtype != POME_DTYPE_STRING ? t : NULL;
     }
-    pome_infer c = {.op = v->op, .opset = v->opset, .in = in_types, .value = values, .out = types, .next_symbol = &symbol};
-    return v->op->def->infer(&c, err);
+    pome_infer c = {.op = v->op, .opset = v->opset, .in = in_types, .value = values, .out = types};
+    return pome_infer_op(&c, err);
 }
 
 static pome_status convert(const pome_invoke *v, uint32_t i, uint32_t slot, pome_tensor *out, pome_error *err)

@@ -105,7 +105,6 @@ pome_status pome_exec_create(pome_exec **out, const pome_plan *plan, pome_pool *
     e->plan = plan;
     e->pool = pool;
     e->arena = pome_arena_create(0);
-    e->next_symbol = INT32_MIN;
     if (!e->arena || !create_arrays(e) || !create_block(e, &e->body, plan->body) ||
         !pome_memory_grow(&e->shape, 1 << 14)) {
         pome_exec_destroy(&e);

@@ -39,8 +39,8 @@ static pome_status infer_step(pome_exec *e, const pome_step *s, pome_exec_step *
 {
     memset(e->type_work, 0, s->op->n_out * sizeof *e->type_work);
     pome_infer c = {.op = s->op, .opset = e->plan->opset, .in = x->in_types, .value = x->in_values,
-                    .out = e->type_work, .next_symbol = &e->next_symbol};
-    POME_TRY(s->op->def->infer(&c, err));
+                    .out = e->type_work};
+    POME_TRY(pome_infer_op(&c, err));
     for (uint32_t o = 0; o < s->op->n_out; o++) {
         e->types[s->out + o] = e->type_work[o];
         POME_TRY(pome_tensor_of_type(&e->t[s->out + o], &e->type_work[o], s->op, err));
@@ -142,13 +142,9 @@ static void bind_copied_view(pome_exec *e, const pome_step *s, const pome_exec_s
     }
 }
 
-static void bind_buffers(pome_exec *e, const pome_step *s, pome_exec_step *x, size_t *scratch_at, size_t *scratch_size,
-                         size_t *conversion_at)
+static void bind_work(pome_exec *e, const pome_step *s, pome_exec_step *x, size_t *scratch_at, size_t *scratch_size,
+                      size_t *conversion_at)
 {
-    for (uint32_t o = 0; o < s->op->n_out; o++) {
-        own(e, s->out + o);
-        place(e, s->out + o, pome_tensor_size_bytes(&e->t[s->out + o]));
-    }
     for (uint32_t k = 0; k < x->n_conversions; k++) {
         conversion_at[k] = pome_placer_take(&e->placer, pome_tensor_size_bytes(&x->conversions[k].to));
         x->conversions[k].to.data = e->main_base + conversion_at[k];
@@ -160,6 +156,16 @@ static void bind_buffers(pome_exec *e, const pome_step *s, pome_exec_step *x, si
         *scratch_at = pome_placer_take(&e->placer, *scratch_size);
         x->scratch = e->main_base + *scratch_at;
     }
+}
+
+static void bind_buffers(pome_exec *e, const pome_step *s, pome_exec_step *x, size_t *scratch_at, size_t *scratch_size,
+                         size_t *conversion_at)
+{
+    for (uint32_t o = 0; o < s->op->n_out; o++) {
+        own(e, s->out + o);
+        place(e, s->out + o, pome_tensor_size_bytes(&e->t[s->out + o]));
+    }
+    bind_work(e, s, x, scratch_at, scratch_size, conversion_at);
 }
 
 static void bind_in_place(pome_exec *e, const pome_step *s, pome_exec_step *x)
@@ -204,10 +210,7 @@ static pome_status bind_tensor(pome_exec *e, const pome_step *s, pome_exec_step 
     } else if (!s->in_place) {
         bind_buffers(e, s, x, &scratch_at, &scratch_size, conversion_at);
     } else {
-        for (uint32_t k = 0; k < x->n_conversions; k++) {
-            conversion_at[k] = pome_placer_take(&e->placer, pome_tensor_size_bytes(&x->conversions[k].to));
-            x->conversions[k].to.data = e->main_base + conversion_at[k];
-        }
+        bind_work(e, s, x, &scratch_at, &scratch_size, conversion_at);
     }
     for (uint32_t k = 0; k < s->op->n_in; k++)
         consume(e, s->in[k]);

@@ -67,7 +67,6 @@ struct pome_exec {
     pome_tensor *bound_inputs; /* [n_inputs] */
     pome_tensor *bound_states; /* [n_states] */
     uint8_t *bound_keys;       /* [n_inputs][POME_KEY_BYTES] contents of key inputs */
-    int64_t next_symbol;
     pome_observe_fn *observe;
     void *observe_arg;
 };

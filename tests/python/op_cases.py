@@ -213,7 +213,8 @@ for dtype in ("fp32", "fp16", "int32", "bool"):
                            ((5, 2), {"split_sizes": np.array([1, 4]), "axis": 0}),
                            ((2, 6, 2), {"split_sizes": np.array([1, 2, 3]), "axis": 1})):
         add("split", f"{dtype}-{shape_name(shape)}-{options['axis']}", 17, lambda d: ({"x": d(shape, ALL[dtype])}, dict(options)))
-add("concat", "interleave", 17, lambda d: ({"values": [d((2, 3), np.float32), d((2, 3), np.float32)]}, {"axis": 1, "interleave": True}))
+add("concat", "interleave", 17, lambda d: ({"values": [d((2, 3), np.float32), d((2, 3), np.float32)]}, {"axis": 1, "interleave": True}),
+    skip="coremltools folds without interleaving")
 
 # ---- slicing ----
 
@@ -279,7 +280,8 @@ for mode in ("add", "sub", "mul", "div", "max", "min", "update"):
             # every target once, so that the order of updates does not matter
             indices = np.stack([d.rng.permutation(data.shape[axis])[: shape[axis]] for _ in range(shape[1 - axis])], 1 if axis == 0 else 0)
             return {"data": data, "indices": indices.astype(np.int32), "updates": d(shape, np.float32, 1, 4)}, {"axis": axis, "mode": mode}
-        add("scatter_along_axis", f"{mode}-{axis}", 15 if axis else 17, scatter)
+        add("scatter_along_axis", f"{mode}-{axis}", 15 if axis else 17, scatter,
+            skip=None if mode == "update" else "coremltools folds every mode as `update`")
 
 # ---- reductions ----
 

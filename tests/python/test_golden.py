@@ -11,8 +11,12 @@ from pome_api import Model
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
 MARGIN = 0.1  # where the two best logits are nearer than this, a run may part from the stored path
-# Largest difference from the stored logits, whose standard deviation is about 8.5.
-TOLERANCE = {"exact": 0.05, "fp16": 0.3}
+# Largest difference from the stored logits, whose standard deviation is about 8.5. The stored ones come from a cache in
+# float32; rounding the cache to the fp16 that the package declares, and nothing else, moves them by up to 0.08.
+TOLERANCE = {"exact": 0.1, "fp16": 0.3}
+# Against values computed with a cache in fp16 (fp16_states.npz): half a step of an fp16 logit below 32, and a little.
+TOLERANCE_FP16_STATES = 0.02
+TOLERANCE_STATELESS = 0.05
 
 
 def expected_files():
@@ -140,12 +144,12 @@ def test_logits(package, npz, function, numerics):
     with Model(package, numerics) as model, model.predictor(function) as run:
         if model.function(function).n_states:
             with model.state(function) as state:
-                check_logits(Driver(model, run, state, function), want, package, numerics)
+                check_logits(Driver(model, run, state, function), want, package, function, numerics)
         else:
-            check_logits(Driver(model, run, None, function), want, package, numerics)
+            check_logits(Driver(model, run, None, function), want, package, function, numerics)
 
 
-def check_logits(driver, want, package, numerics):
+def check_logits(driver, want, package, function, numerics):
     prefill = driver.feed(want["prompt"].tolist())
     if "prefill_scores" in want:
         # Scores are a softmax: the sum is 1, and the logits are compared through it.
@@ -153,10 +157,15 @@ def check_logits(driver, want, package, numerics):
         assert np.abs(prefill - want["prefill_scores"]).max() <= tolerance
         assert np.abs(prefill.sum(-1) - 1).max() <= tolerance
         return
-    tolerance = 0.02 if "fp32" in package.name and numerics == "exact" else TOLERANCE[numerics]
+    steps = np.concatenate([driver.feed([int(i)]) for i in want["greedy"][: len(want["step_logits"])]])
+    tolerance = TOLERANCE[numerics] if driver.state or numerics == "fp16" else TOLERANCE_STATELESS
     assert np.abs(prefill - want["prefill_logits"]).max() <= tolerance
-    for i, row in enumerate(want["step_logits"]):
-        assert np.abs(driver.feed([int(want["greedy"][i])])[0] - row).max() <= tolerance
+    assert np.abs(steps - want["step_logits"]).max() <= tolerance
+    fp16_states = np.load(GOLDEN / "fp16_states.npz")
+    label = f"{package.parent.name}/{package.stem}" + (f":{function}" if function else "")
+    if numerics == "exact" and driver.state and package.is_relative_to(GOLDEN):
+        assert np.abs(prefill - fp16_states[label + ".prefill_logits"]).max() <= TOLERANCE_FP16_STATES
+        assert np.abs(steps - fp16_states[label + ".step_logits"]).max() <= TOLERANCE_FP16_STATES
 
 
 # ---- the same through the command ----
@@ -183,4 +192,4 @@ def test_predict_command(pome, golden, tmp_path, name, ids):
     assert done.returncode == 0, done.stderr
     logits = np.load(out)["logits"]
     assert logits.dtype == np.float16
-    assert np.abs(logits[0, :n].astype(np.float64) - want["prefill_logits"]).max() <= TOLERANCE["exact"]
+    assert np.abs(logits[0, :n].astype(np.float64) - want["prefill_logits"]).max() <= TOLERANCE_STATELESS

@@ -1,6 +1,6 @@
 /* Reductions over any set of axes. Floats are accumulated in double (maxima in float), in eight lanes along a row and
- * one lane per column otherwise: an order that depends on the shape alone. Integers wrap; means, logarithms and roots of
- * integers are truncated, as astype does.
+ * one lane per column otherwise: an order that depends on the shape alone. Sums and products of integers wrap; their
+ * means, logarithms and roots are truncated and saturated, as cast does.
  * NaN: sums, products, maxima and minima hand it on; argmax and argmin never choose it (0 if there is nothing else).
  * Nothing to reduce: sums are 0, products 1, float maxima -inf, integer maxima the least value (minima accordingly), a
  * float mean NaN, an integer mean 0; argmax and argmin fail. */
@@ -189,9 +189,11 @@ static int64_t int_limit(pome_dtype dtype, bool greatest)
     return greatest ? top : is_signed ? -top - 1 : 0;
 }
 
-static int64_t truncate_double(double v)
+/* As cast does it: truncated, saturated, NaN gives 0. */
+static int64_t truncate_to(pome_dtype dtype, double v)
 {
-    return v != v ? 0 : v >= 9.2e18 ? INT64_MAX : v <= -9.2e18 ? INT64_MIN : (int64_t)v;
+    int64_t least = int_limit(dtype, false), greatest = int_limit(dtype, true);
+    return v != v ? 0 : v >= (double)greatest ? greatest : v <= (double)least ? least : (int64_t)v;
 }
 
 static int64_t reduce_ints(const reduction *c, int64_t base)
@@ -219,12 +221,12 @@ static int64_t reduce_ints(const reduction *c, int64_t base)
     if (c->kind == SUM_EXP) {
         for (int64_t i = 0; i < g->count; i++)
             exps += exp((double)(load_int(c->x, c->dtype, base + pome_axis_offset(g, i)) - top));
-        return truncate_double(log(exps) + (double)top);
+        return truncate_to(c->dtype, log(exps) + (double)top);
     }
     switch (c->finish) {
     case MEAN: return g->count ? (int64_t)sum / g->count : 0;
-    case LOG: return truncate_double(log((double)(int64_t)sum));
-    case ROOT: return truncate_double(sqrt((double)sum));
+    case LOG: return truncate_to(c->dtype, log((double)(int64_t)sum));
+    case ROOT: return truncate_to(c->dtype, sqrt((double)sum));
     default: return (int64_t)sum;
     }
 }

@@ -44,12 +44,27 @@ void note(const common_args *common, const char *fmt, ...)
 
 int finish_output(int status)
 {
+    static bool is_told;
     errno = 0;
     bool has_failed = fflush(stdout) != 0 || ferror(stdout);
     if (!has_failed)
         return status;
-    fprintf(stderr, "pome: cannot write to standard output: %s\n", errno ? strerror(errno) : "an earlier write failed");
+    if (!is_told)
+        fprintf(stderr, "pome: cannot write to standard output: %s\n", errno ? strerror(errno) : "an earlier write failed");
+    is_told = true;
     return status ? status : 1;
+}
+
+json_t *json_text(const char *text)
+{
+    json_t *valid = json_string(text);
+    char *copy = valid ? NULL : strdup(text);
+    for (char *c = copy; c && *c; c++)
+        *c = (unsigned char)*c < 0x80 ? *c : '?';
+    if (copy)
+        valid = json_string(copy);
+    free(copy);
+    return valid;
 }
 
 static int dump_json(json_t *document, size_t flags)

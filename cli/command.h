@@ -30,6 +30,9 @@ bool interrupt_happened(void);
 void interrupt_forget(void);
 enum { EXIT_INTERRUPTED = 130 };
 
+/* A JSON string from any bytes: what is no valid UTF-8 loses its non-ASCII bytes. */
+json_t *json_text(const char *text);
+
 double now_s(void);
 uint64_t peak_memory_bytes(void);
 

@@ -278,7 +278,7 @@ static json_t *range_json(const char *name, const pome_tensor *t, const range *r
     for (int32_t i = 0; i < t->rank; i++)
         json_array_append_new(shape, json_integer(t->shape[i]));
     bool has_range = r->n_finite > 0;
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I}", "name", name, "dtype", pome_dtype_name(t->dtype), "shape",
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:I}", "name", json_text(name), "dtype", pome_dtype_name(t->dtype), "shape",
                      shape, "min", has_range ? json_real(r->min) : json_null(), "max",
                      has_range ? json_real(r->max) : json_null(), "mean", has_range ? json_real(r->mean) : json_null(),
                      "n_nan", (json_int_t)r->n_nan, "n_infinite", (json_int_t)r->n_infinite);

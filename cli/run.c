@@ -186,13 +186,13 @@ json_t *answer_json(const answer *a)
                                  pome_finish_name(r->finish), "prompt_tokens", (json_int_t)r->n_prompt, "reused_tokens",
                                  (json_int_t)r->n_reused, "new_tokens", (json_int_t)r->n_new, "seed", (json_int_t)run->seed);
     if (document && run->args->stats) {
-        const char *source = run->tokenizer ? pome_tokenizer_source(run->tokenizer) : NULL;
+        json_t *source = run->tokenizer ? json_text(pome_tokenizer_source(run->tokenizer)) : json_null();
         json_object_set_new(document, "stats",
-                            json_pack("{s:f, s:f, s:f, s:I, s:s?, s:s}", "load_s", run->load_s, "prompt_tokens_per_s",
+                            json_pack("{s:f, s:f, s:f, s:I, s:o, s:o}", "load_s", run->load_s, "prompt_tokens_per_s",
                                       rate(r->n_prompt - r->n_reused, r->prompt_s), "decode_tokens_per_s",
                                       rate(r->n_new - 1, r->decode_s), "peak_memory_bytes",
                                       (json_int_t)peak_memory_bytes(), "tokenizer", source, "contract",
-                                      pome_llm_describe(run->llm)));
+                                      json_text(pome_llm_describe(run->llm))));
     }
     return document;
 }

@@ -68,10 +68,10 @@ static int print_ids(const pome_tokenizer *tokenizer, const tokenize_args *args,
     for (size_t i = 0; i < n; i++) {
         const char *piece = pome_tokenizer_piece(tokenizer, ids[i]);
         json_array_append_new(list, json_integer(ids[i]));
-        json_array_append_new(pieces, piece ? json_string(piece) : json_null());
+        json_array_append_new(pieces, piece ? json_text(piece) : json_null());
     }
-    return print_json(json_pack("{s:o, s:o, s:s}", "ids", list, "pieces", pieces, "tokenizer",
-                                pome_tokenizer_source(tokenizer)));
+    return print_json(json_pack("{s:o, s:o, s:o}", "ids", list, "pieces", pieces, "tokenizer",
+                                json_text(pome_tokenizer_source(tokenizer))));
 }
 
 static int encode(const pome_tokenizer *tokenizer, const tokenize_args *args, const char *text)

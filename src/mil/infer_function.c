@@ -177,7 +177,7 @@ static void open_var(inferrer *f, pome_op *op, uint32_t i, bool all)
     for (int32_t d = 0; d < t->rank; d++)
         if (!is_open(t, start, d) && (all || end->dim[d] != t->dim[d]))
             t->dim[d] = f->fn->next_symbol--;
-    if (all || end->list_length != t->list_length)
+    if (t->kind == POME_TYPE_LIST && (all || end->list_length != t->list_length))
         t->list_length = -1;
     op->blocks[0]->inputs[i]->type = *t;
 }

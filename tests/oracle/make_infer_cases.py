@@ -123,7 +123,8 @@ def reject(opset, name, **args):
             return {"dtype": "string", "shape": [], "value": [str(v)]}
         kinds = {"bool": "bool", "float64": "fp32", "float32": "fp32", "float16": "fp16"}
         dtype = kinds.get(str(a.dtype), "int32" if str(a.dtype) == "int64" else str(a.dtype))
-        return {"dtype": dtype, "shape": list(a.shape), "value": a.reshape(-1).tolist()}
+        contents = {"const": True} if a.size > VALUES_MAX else {"value": a.reshape(-1).tolist()}
+        return dict(dtype=dtype, shape=list(a.shape), **contents)
 
     inputs = {k: [plain(x) for x in v] if isinstance(v, (list, tuple)) else [plain(v)] for k, v in args.items()}
     cases.append({"op": name, "opset": opset, "inputs": inputs, "given": list(args), "reject": True})
@@ -390,7 +391,7 @@ def shapes():
     for opset, x, shape in ((15, (2, 3, 4), (6, 4)), (15, (2, 3, 4), (-1,)), (15, (2, 3, 4), (2, -1, 2)), (15, (2, 3, 4), (0, 12, 1)),
                             (15, (2, 3, 4), (0, -1, 2)), (17, (3, 4), (0, 4)), (17, (2, 3, 4), (1, 0, 0, 4)), (17, (3, 4), (0, 0, 0)),
                             (17, (2, 3, 4), (-1, 0)), (15, (1,), ()), (15, (), (1, 1)), (15, ("s", 4), (2, -1)), (15, ("s", 4), (-1, 4)),
-                            (15, (1, "s", 6), (1, -1, 2, 3)), (15, (1, "s", 6), (0, 0, 6))):
+                            (15, (1, "s", 6), (1, -1, 2, 3))):
         case(opset, "reshape", x=T(*x), shape=np.array(shape, np.int32))
     case(15, "reshape", x=T(2, 3), shape=T(3, dtype="int32"))
     case(17, "reshape", x=T(2, 3, dtype="uint16"), shape=np.int16([3, 2]))
@@ -438,7 +439,7 @@ def shapes():
 
 def tensors():
     for shapes_, axis in ((((2, 3), (4, 3)), 0), (((2, 3), (2, 5)), -1), ((("s", 3), ("s", 4)), 1), (((2, "s"), (2, "t")), 1),
-                          (((2, "s"), (2, 3)), 0), (((1, 2, 3),), 2), (((0, 3), (2, 3)), 0)):
+                          (((1, 2, 3),), 2), (((0, 3), (2, 3)), 0)):
         case(15, "concat", values=[T(*s) for s in shapes_], axis=axis)
     case(15, "concat", values=[T(dtype="int32"), np.int32(4), T(dtype="int32")], axis=0)
     case(15, "concat", values=[T(2, 3), T(2, 3)], axis=1, interleave=True)

@@ -138,14 +138,22 @@ static uint64_t bits_at(const uint8_t *data, uint32_t width, size_t i)
     return v;
 }
 
+/* C99 hexadecimal, subnormal numbers normalized like the rest: %a of the fraction, then the exponent. */
 static void put_float(printer *p, double v)
 {
-    if (isnan(v))
+    char text[40];
+    int exponent;
+    if (isnan(v)) {
         put(p, "nan");
-    else if (isinf(v))
-        put(p, v < 0 ? "-inf" : "inf");
-    else
-        putf(p, "%a", v);
+        return;
+    }
+    if (isinf(v) || v == 0) {
+        put(p, isinf(v) ? (v < 0 ? "-inf" : "inf") : signbit(v) ? "-0x0p+0" : "0x0p+0");
+        return;
+    }
+    snprintf(text, sizeof text, "%a", frexp(v, &exponent) * 2);
+    put_text(p, text, strcspn(text, "p"));
+    putf(p, "p%+d", exponent - 1);
 }
 
 static void put_element(printer *p, const pome_const *k, size_t i)

@@ -17,6 +17,7 @@
 
 #include "base/arena.h"
 #include "formats/mlpackage.h"
+#include "mil/load.h"
 
 /* ---- messages; everything lives in one arena ---- */
 
@@ -109,35 +110,43 @@ static inline Pome__Spec__Value *spec_tensor(pome_arena *a, int32_t code, uint32
     return v;
 }
 
+static inline void *spec_copy(pome_arena *a, const void *data, size_t size)
+{
+    void *copy = pome_arena_alloc(a, size);
+    assert_non_null(copy);
+    memcpy(copy, data, size);
+    return copy;
+}
+
 static inline Pome__Spec__Value *spec_ints(pome_arena *a, int32_t code, uint32_t rank, const int64_t *dim, size_t n,
-                                           int32_t *values)
+                                           const int32_t *values)
 {
     Pome__Spec__Value *v = spec_tensor(a, code, rank, dim);
     v->immediatevalue->tensor->value_case = POME__SPEC__TENSOR_VALUE__VALUE_INTS;
     v->immediatevalue->tensor->ints = SPEC_NEW(a, Pome__Spec__Ints, ints);
     v->immediatevalue->tensor->ints->n_values = n;
-    v->immediatevalue->tensor->ints->values = values;
+    v->immediatevalue->tensor->ints->values = spec_copy(a, values, n * sizeof *values);
     return v;
 }
 
 static inline Pome__Spec__Value *spec_floats(pome_arena *a, int32_t code, uint32_t rank, const int64_t *dim, size_t n,
-                                             float *values)
+                                             const float *values)
 {
     Pome__Spec__Value *v = spec_tensor(a, code, rank, dim);
     v->immediatevalue->tensor->value_case = POME__SPEC__TENSOR_VALUE__VALUE_FLOATS;
     v->immediatevalue->tensor->floats = SPEC_NEW(a, Pome__Spec__Floats, floats);
     v->immediatevalue->tensor->floats->n_values = n;
-    v->immediatevalue->tensor->floats->values = values;
+    v->immediatevalue->tensor->floats->values = spec_copy(a, values, n * sizeof *values);
     return v;
 }
 
 static inline Pome__Spec__Value *spec_bytes(pome_arena *a, int32_t code, uint32_t rank, const int64_t *dim, size_t n,
-                                            void *values)
+                                            const void *values)
 {
     Pome__Spec__Value *v = spec_tensor(a, code, rank, dim);
     v->immediatevalue->tensor->value_case = POME__SPEC__TENSOR_VALUE__VALUE_BYTES;
     v->immediatevalue->tensor->bytes = SPEC_NEW(a, Pome__Spec__Bytes, bytes);
-    v->immediatevalue->tensor->bytes->values = (ProtobufCBinaryData){n, values};
+    v->immediatevalue->tensor->bytes->values = (ProtobufCBinaryData){n, spec_copy(a, values, n)};
     return v;
 }
 
@@ -296,6 +305,50 @@ static inline pome_bytes spec_model_pack(const spec_model *m)
     return (pome_bytes){bytes, len};
 }
 
+/* Loads what a test built; weight files are in `dir`. */
+static inline pome_status load_built(pome_program **out, spec_model *m, const char *dir, const pome_load_limits *limits,
+                              pome_error *err)
+{
+    pome_mlpackage *p = NULL;
+    memset(err, 0, sizeof *err);
+    pome_status status = pome_mlpackage_open_bytes(&p, spec_model_pack(m), dir, NULL, err);
+    if (status == POME_OK)
+        status = pome_program_load(out, p, limits, err);
+    pome_mlpackage_close(&p);
+    pome_arena_destroy(&m->arena);
+    return status;
+}
+
+static inline Pome__Spec__Value *spec_text_list(pome_arena *a, size_t n, const char *const *texts)
+{
+    Pome__Spec__Value *v = SPEC_NEW(a, Pome__Spec__Value, value);
+    v->type = SPEC_NEW(a, Pome__Spec__ValueType, value_type);
+    v->type->type_case = POME__SPEC__VALUE_TYPE__TYPE_LIST_TYPE;
+    v->type->listtype = SPEC_NEW(a, Pome__Spec__ListType, list_type);
+    v->type->listtype->type = spec_tensor_type(a, SPEC_STRING, 0, NULL);
+    v->type->listtype->length = SPEC_NEW(a, Pome__Spec__Dimension, dimension);
+    v->type->listtype->length->dimension_case = POME__SPEC__DIMENSION__DIMENSION_CONSTANT;
+    v->type->listtype->length->constant = SPEC_NEW(a, Pome__Spec__ConstantDimension, constant_dimension);
+    v->type->listtype->length->constant->size = n;
+    v->value_case = POME__SPEC__VALUE__VALUE_IMMEDIATE_VALUE;
+    v->immediatevalue = SPEC_NEW(a, Pome__Spec__ImmediateValue, immediate_value);
+    v->immediatevalue->value_case = POME__SPEC__IMMEDIATE_VALUE__VALUE_LIST;
+    v->immediatevalue->list = SPEC_NEW(a, Pome__Spec__ValueList, value_list);
+    for (size_t i = 0; i < n; i++)
+        SPEC_ADD(a, v->immediatevalue->list, values, spec_text(a, texts[i]));
+    return v;
+}
+
+static inline void spec_classify(spec_model *m, Pome__Spec__Value *classes)
+{
+    pome_arena *a = m->arena;
+    Pome__Spec__Operation *op = spec_op(a, m->block, "classify");
+    spec_bind_name(a, spec_argument(a, op, "probabilities"), "x");
+    spec_bind_value(a, spec_argument(a, op, "classes"), classes);
+    SPEC_ADD(a, op, outputs, spec_named(a, "label", spec_tensor_type(a, SPEC_STRING, 0, NULL)));
+    SPEC_ADD(a, op, outputs, spec_named(a, "rest", spec_tensor_type(a, SPEC_F32, 0, NULL)));
+}
+
 /* ---- folders ---- */
 
 static inline void temp_dir(char path[64])
@@ -360,10 +413,10 @@ static inline pome_bytes get_file(const char *path)
 /* Fails unless `status` is as wanted and the message holds `text`. */
 #define EXPECT_ERROR(status, code_, err, text)                                                     \
     do {                                                                                           \
-        assert_int_equal((status), (code_));                                                       \
-        assert_int_equal((err).code, (code_));                                                     \
-        if (!strstr((err).message, (text)))                                                        \
-            fail_msg("message \"%s\" lacks \"%s\"", (err).message, (text));                        \
+        pome_status status_ = (status);                                                            \
+        if (status_ != (code_) || (err).code != (code_) || !strstr((err).message, (text)))         \
+            fail_msg("%s \"%s\", wanted %s \"%s\"", pome_status_name(status_), (err).message,      \
+                     pome_status_name(code_), (text));                                             \
     } while (0)
 
 #endif

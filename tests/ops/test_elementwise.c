@@ -77,7 +77,8 @@ static double *binary_reference(pome_op_id id, const pome_tensor *x, const pome_
                                 const int64_t *shape)
 {
     pome_tensor like = {.rank = rank};
-    memcpy(like.shape, shape, sizeof like.shape);
+    for (int32_t d = 0; d < rank; d++)
+        like.shape[d] = shape[d];
     int64_t n = pome_tensor_count(&like), index[POME_MAX_RANK] = {0};
     double *want = calloc((size_t)n + 1, sizeof *want);
     for (int64_t i = 0; i < n; i++, op_test_next(index, rank, shape)) {

@@ -171,18 +171,25 @@ static pome_status check_mask(pome_infer *c, const pome_type *q, const pome_type
     return POME_OK;
 }
 
-pome_status pome_infer_scaled_dot_product_attention(pome_infer *c, pome_error *err)
+/* Parameters of both attention operators have the same indices; `groups` query heads share a head of k and v. */
+static pome_status infer_attention(pome_infer *c, int64_t groups, pome_error *err)
 {
     const pome_type *q = pome_infer_type(c, P_scaled_dot_product_attention_query);
     const pome_type *k = pome_infer_type(c, P_scaled_dot_product_attention_key);
     const pome_type *v = pome_infer_type(c, P_scaled_dot_product_attention_value);
     const pome_type *mask = pome_infer_type(c, P_scaled_dot_product_attention_attn_mask);
     int32_t rank = q->rank;
-    POME_TRY(pome_infer_rank(c, P_scaled_dot_product_attention_query, 3, POME_MAX_RANK, err));
+    POME_TRY(pome_infer_rank(c, P_scaled_dot_product_attention_query, groups == 1 ? 3 : 4, POME_MAX_RANK, err));
     bool fits = k->rank == rank && v->rank == rank && pome_dim_may_equal(q->dim[rank - 1], k->dim[rank - 1]) &&
                 pome_dim_may_equal(k->dim[rank - 2], v->dim[rank - 2]);
-    for (int32_t i = 0; fits && i < rank - 2; i++)
-        fits = pome_dim_may_equal(q->dim[i], k->dim[i]) && pome_dim_may_equal(q->dim[i], v->dim[i]);
+    for (int32_t i = 0; fits && i < rank - 2; i++) {
+        int64_t dim = q->dim[i];
+        if (i == rank - 3 && groups > 1 && dim >= 0) {
+            fits = dim % groups == 0;
+            dim /= groups;
+        }
+        fits = fits && (dim < 0 || (pome_dim_may_equal(dim, k->dim[i]) && pome_dim_may_equal(dim, v->dim[i])));
+    }
     if (!fits) {
         char a[160], b[160], d[160];
         return pome_infer_fail(c, err, "query %s, key %s and value %s do not fit", pome_type_print(q, a, sizeof a),
@@ -193,4 +200,18 @@ pome_status pome_infer_scaled_dot_product_attention(pome_infer *c, pome_error *e
     c->out[0] = *q;
     c->out[0].dim[rank - 1] = v->dim[rank - 1];
     return POME_OK;
+}
+
+pome_status pome_infer_scaled_dot_product_attention(pome_infer *c, pome_error *err)
+{
+    return infer_attention(c, 1, err);
+}
+
+pome_status pome_infer_pome_grouped_attention(pome_infer *c, pome_error *err)
+{
+    int64_t groups = 1;
+    POME_TRY(pome_infer_int(c, P_pome_grouped_attention_groups, 1, &groups, err));
+    if (groups < 1)
+        return pome_infer_fail(c, err, "groups is %" PRId64, groups);
+    return infer_attention(c, groups, err);
 }

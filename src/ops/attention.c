@@ -309,30 +309,41 @@ static bool shapes_fit(const pome_attention *a)
     return !m || m->rank <= rank;
 }
 
-static size_t sdpa_scratch(const pome_run *r)
+/* The first four parameters of both operators have the same indices. */
+static int64_t groups_of(const pome_run *r)
 {
-    pome_attention a = attention_of(r, 1);
-    return pome_attention_scratch(&a, pome_pool_n_threads(r->pool));
+    return r->op->def->id == POME_OP_pome_grouped_attention ? pome_in_int(r, P_pome_grouped_attention_groups, 1) : 1;
 }
 
-static pome_status sdpa_run(const pome_run *r, pome_error *err)
+static size_t attention_scratch(const pome_run *r)
 {
-    pome_attention a = attention_of(r, 1);
+    pome_attention a = attention_of(r, groups_of(r));
+    return shapes_fit(&a) ? pome_attention_scratch(&a, pome_pool_n_threads(r->pool)) : 0;
+}
+
+static pome_status attention_run(const pome_run *r, pome_error *err)
+{
+    pome_attention a = attention_of(r, groups_of(r));
     if (!shapes_fit(&a))
         return pome_op_fail(r->op, err, POME_ERR_FORMAT, "shapes of query, key, value and attn_mask do not fit");
     pome_attention_run(&a, r->kernels, r->pool, r->scratch);
     return POME_OK;
 }
 
-#define SDPA_QKV                                                                                                       \
+#define QKV_MASK                                                                                                       \
     (POME_BIT(P_scaled_dot_product_attention_query) | POME_BIT(P_scaled_dot_product_attention_key) |                   \
      POME_BIT(P_scaled_dot_product_attention_value) | POME_BIT(P_scaled_dot_product_attention_attn_mask))
 
 const pome_op_impl pome_ops_attention[] = {
     {.id = POME_OP_scaled_dot_product_attention,
-     .f16_ok = SDPA_QKV,
-     .strided_ok = SDPA_QKV,
-     .scratch = sdpa_scratch,
-     .run = sdpa_run},
+     .f16_ok = QKV_MASK,
+     .strided_ok = QKV_MASK,
+     .scratch = attention_scratch,
+     .run = attention_run},
+    {.id = POME_OP_pome_grouped_attention,
+     .f16_ok = QKV_MASK,
+     .strided_ok = QKV_MASK,
+     .scratch = attention_scratch,
+     .run = attention_run},
 };
 POME_FAMILY_COUNT(attention)

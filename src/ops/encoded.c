@@ -417,7 +417,7 @@ static pome_status build_lut(builder *b)
     const pome_const *indices;
     pome_encoded *e = b->e;
     int64_t out_shape[POME_MAX_RANK];
-    size_t count;
+    size_t count = 0;
     e->kind = ENC_LUT;
     POME_TRY(input(b, P_constexpr_lut_to_dense_indices, &indices, &e->source));
     CHECK_DTYPE(b, P_constexpr_lut_to_dense_indices, e->source.dtype, INDEX_TYPES);
@@ -452,7 +452,7 @@ static pome_status build_lut_to_sparse(builder *b, uint32_t output)
     const pome_const *mask, *values;
     pome_encoded *e = b->e;
     int64_t out_shape[POME_MAX_RANK], n_values;
-    size_t count;
+    size_t count = 0;
     POME_TRY(mask_input(b, P_constexpr_lut_to_sparse_indices_mask, &mask, &e->index_mask));
     CHECK_DTYPE(b, P_constexpr_lut_to_sparse_indices_mask, mask->t.dtype, POME_DTYPE_U1);
     POME_TRY(input(b, P_constexpr_lut_to_sparse_indices_nonzero_data, &values, &e->source));
@@ -496,7 +496,7 @@ static pome_status build_sparse(builder *b)
     const pome_const *shape; /* iOS 16: bytes of bits and the shape as a vector */
     enc_source dims, bits;
     int64_t out_shape[POME_MAX_RANK];
-    size_t count;
+    size_t count = 0;
     POME_TRY(input(b, P_constexpr_sparse_to_dense_shape, &shape, &dims));
     POME_TRY(input(b, P_constexpr_sparse_to_dense_mask, &mask, &bits));
     if (!dims.data || shape->t.rank != 1 || dims.count > POME_MAX_RANK || !pome_dtype_is_int(dims.dtype))

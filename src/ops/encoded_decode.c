@@ -158,7 +158,7 @@ static void decode_shift_scale(const pome_encoded *e, size_t first, size_t count
 {
     bool nibbles = e->source.data && (e->source.dtype == POME_DTYPE_I4 || e->source.dtype == POME_DTYPE_U4);
     while (count) {
-        size_t run, entry = pome_enc_find(&e->blocks, first, &run);
+        size_t run = 0, entry = pome_enc_find(&e->blocks, first, &run);
         run = min_size(run, count);
         if (nibbles && first % 2 == 0 && run >= 16) {
             shift_scale_by_table(e, first, run, entry, dst);
@@ -232,7 +232,7 @@ static void decode_lut(const pome_encoded *e, size_t first, size_t count, float 
 {
     while (count) {
         size_t inner = first % e->vector_inner, row = first / e->vector_inner;
-        size_t v = row % e->vector, at = row / e->vector * e->vector_inner + inner, n, run;
+        size_t v = row % e->vector, at = row / e->vector * e->vector_inner + inner, n, run = 0;
         size_t group = pome_enc_find(&e->blocks, at, &run);
         if (e->vector == 1) {
             n = min_size(run, count);
@@ -273,7 +273,7 @@ static void decode_scale_values(const pome_encoded *e, size_t first, size_t coun
     pome_enc_read(&e->source, &e->kernels, first, count, dst);
     size_t position = pome_enc_select(&e->mask, first);
     for (size_t i = 0; i < count; i++, position++) {
-        size_t run;
+        size_t run = 0;
         position = next_one(&e->mask, position);
         shift_scale(e, dst + i, 1, pome_enc_find(&e->blocks, position, &run));
     }
@@ -281,7 +281,7 @@ static void decode_scale_values(const pome_encoded *e, size_t first, size_t coun
 
 static void decode_lut_values(const pome_encoded *e, size_t first, size_t count, float *dst)
 {
-    size_t position = pome_enc_select(&e->mask, first), index = first, run;
+    size_t position = pome_enc_select(&e->mask, first), index = first, run = 0;
     for (size_t i = 0; i < count; i++, position++, index++) {
         position = next_one(&e->mask, position);
         size_t v = 0, at = position;

@@ -3,40 +3,43 @@
  * decoding and multiplying.
  *
  * int4 with one scale per block: only sixteen values are possible in a block. They are computed once as halves and
- * kept as two byte tables (low and high bytes); a byte shuffle then looks up 32 codes at a time. Four rows go
- * together, because one row's sum is one chain of dependent multiply-adds. */
+ * kept as two byte tables (low and high bytes); a byte shuffle then looks up 16 codes at a time. Shuffles are what
+ * bounds it, so they are counted. Four rows go together, because one row's sum is one chain of dependent
+ * multiply-adds. */
 #include "base/f16.h"
 #include "kernels/x86/avx2.h"
 
-typedef struct half_table { /* sixteen halves by code, in both 128-bit lanes */
-    __m256i low, high;
+typedef struct half_table { /* sixteen halves by code */
+    __m128i low, high;
 } half_table;
 
-static inline half_table table_int4(uint16_t scale_f16)
+static inline __m256 broadcast_f16(const uint16_t *p)
 {
-    __m256 scale = _mm256_set1_ps(pome_f16_to_f32(scale_f16));
-    __m128i pos = _mm256_cvtps_ph(_mm256_mul_ps(scale, _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7)), 0);
-    __m128i neg = _mm256_cvtps_ph(_mm256_mul_ps(scale, _mm256_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1)), 0);
-    __m128i low = _mm_packus_epi16(_mm_and_si128(pos, _mm_set1_epi16(0xff)), _mm_and_si128(neg, _mm_set1_epi16(0xff)));
-    __m128i high = _mm_packus_epi16(_mm_srli_epi16(pos, 8), _mm_srli_epi16(neg, 8));
-    return (half_table){_mm256_broadcastsi128_si256(low), _mm256_broadcastsi128_si256(high)};
+    return _mm256_cvtph_ps(_mm_set1_epi16((short)*p));
 }
 
-/* 16 bytes to 32 codes in order, one a byte. */
-static inline __m256i spread_nibbles(const uint8_t *codes)
+/* Rounding is symmetric: the halves of 1 to 8 times the scale give those of -8 to -1. (Code 0 gives +0.) */
+static inline half_table table_int4(__m256 scale)
 {
-    __m256i w = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)codes));
-    return _mm256_and_si256(_mm256_or_si256(w, _mm256_slli_epi16(w, 4)), _mm256_set1_epi8(15));
+    __m128i m = _mm256_cvtps_ph(_mm256_mul_ps(scale, _mm256_setr_ps(1, 2, 3, 4, 5, 6, 7, 8)), 0);
+    __m128i low = _mm_shuffle_epi8(m, _mm_setr_epi8(-1, 0, 2, 4, 6, 8, 10, 12, 14, 12, 10, 8, 6, 4, 2, 0));
+    __m128i high = _mm_shuffle_epi8(m, _mm_setr_epi8(-1, 1, 3, 5, 7, 9, 11, 13, 15, 13, 11, 9, 7, 5, 3, 1));
+    return (half_table){low, _mm_xor_si128(high, _mm_setr_epi32(0, 0, (int)0x80808080u, (int)0x80808080u))};
 }
 
-static inline void lookup32(__m256 v[4], half_table t, __m256i codes)
+/* 16 bytes of nibbles, low first, to 32 values in order. 128-bit shuffles: crossing lanes costs more. */
+static inline void lookup32(__m256 v[4], half_table t, const uint8_t *codes)
 {
-    __m256i low = _mm256_shuffle_epi8(t.low, codes), high = _mm256_shuffle_epi8(t.high, codes);
-    __m256i even = _mm256_unpacklo_epi8(low, high), odd = _mm256_unpackhi_epi8(low, high); /* 0-7 16-23, 8-15 24-31 */
-    v[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(even));
-    v[1] = _mm256_cvtph_ps(_mm256_castsi256_si128(odd));
-    v[2] = _mm256_cvtph_ps(_mm256_extracti128_si256(even, 1));
-    v[3] = _mm256_cvtph_ps(_mm256_extracti128_si256(odd, 1));
+    __m128i c = _mm_loadu_si128((const __m128i *)codes), mask = _mm_set1_epi8(15);
+    __m128i even = _mm_and_si128(c, mask), odd = _mm_and_si128(_mm_srli_epi16(c, 4), mask);
+    __m128i first = _mm_unpacklo_epi8(even, odd), second = _mm_unpackhi_epi8(even, odd);
+    __m128i low = _mm_shuffle_epi8(t.low, first), high = _mm_shuffle_epi8(t.high, first);
+    v[0] = _mm256_cvtph_ps(_mm_unpacklo_epi8(low, high));
+    v[1] = _mm256_cvtph_ps(_mm_unpackhi_epi8(low, high));
+    low = _mm_shuffle_epi8(t.low, second);
+    high = _mm_shuffle_epi8(t.high, second);
+    v[2] = _mm256_cvtph_ps(_mm_unpacklo_epi8(low, high));
+    v[3] = _mm256_cvtph_ps(_mm_unpackhi_epi8(low, high));
 }
 
 static inline __m256 dot32(__m256 acc, const __m256 v[4], const float *x)
@@ -46,26 +49,38 @@ static inline __m256 dot32(__m256 acc, const __m256 v[4], const float *x)
     return acc;
 }
 
-/* The sums of `rows` (1 or 4) rows over columns [p, end), both multiples of 32. */
+/* The sums of `rows` (1 or 4) rows over columns [p, end), both multiples of 32. A table is used for 64 columns at
+ * most, even if its block goes on: keeping four of them would cost more registers than there are. */
 static inline __attribute__((always_inline)) void int4_rows(__m256 acc[4], const float *x, const uint8_t *codes,
                                                             const uint16_t *scale, size_t k, size_t block, size_t p,
                                                             size_t end, size_t rows)
 {
-    size_t n_scales = k / block;
-    half_table t[4] = {{_mm256_setzero_si256(), _mm256_setzero_si256()}};
-    for (size_t r = 0; r < rows; r++)
+    enum { SCALES = POME_KERNEL_KC / 32 + 8 };
+    float s[4][SCALES];
+    size_t at = p / block, n_scales = (end - 1) / block + 1 - at, block_end = (at + 1) * block;
+    for (size_t r = 0; r < rows; r++) {
+        pome_f16_to_f32_avx2(s[r], scale + r * (k / block) + at, n_scales);
         acc[r] = _mm256_setzero_ps();
-    for (size_t at = p / block; p < end; at++) {
-        size_t stop = (at + 1) * block < end ? (at + 1) * block : end;
-        for (size_t r = 0; r < rows; r++)
-            t[r] = table_int4(scale[r * n_scales + at]);
-        for (; p < stop; p += 32)
-            for (size_t r = 0; r < rows; r++) {
-                __m256 v[4];
-                _mm_prefetch((const char *)(codes + (r * k + p) / 2) + 1024, _MM_HINT_T0);
-                lookup32(v, t[r], spread_nibbles(codes + (r * k + p) / 2));
-                acc[r] = dot32(acc[r], v, x + p);
+    }
+    for (at = 0; p < end;) {
+        size_t len = p + 64 <= end && p + 64 <= block_end ? 64 : 32;
+        for (size_t r = 0; r < rows; r++) {
+            const uint8_t *c = codes + (r * k + p) / 2;
+            half_table t = table_int4(_mm256_broadcast_ss(&s[r][at]));
+            __m256 v[4];
+            _mm_prefetch((const char *)c + 512, _MM_HINT_T0);
+            lookup32(v, t, c);
+            acc[r] = dot32(acc[r], v, x + p);
+            if (len == 64) {
+                lookup32(v, t, c + 16);
+                acc[r] = dot32(acc[r], v, x + p + 32);
             }
+        }
+        p += len;
+        if (p == block_end) {
+            at++;
+            block_end += block;
+        }
     }
 }
 
@@ -107,7 +122,7 @@ static inline __attribute__((always_inline)) void int8_rows(__m256 acc[4], const
     for (size_t at = p / block; p < end; at++) {
         size_t stop = (at + 1) * block < end ? (at + 1) * block : end;
         for (size_t r = 0; r < rows; r++)
-            s[r] = _mm256_set1_ps(pome_f16_to_f32(scale[r * (k / block) + at]));
+            s[r] = broadcast_f16(&scale[r * (k / block) + at]);
         for (; p < stop; p += 8)
             for (size_t r = 0; r < rows; r++)
                 acc[r] = _mm256_fmadd_ps(_mm256_loadu_ps(x + p), load_int8(codes + r * k + p, s[r]), acc[r]);
@@ -186,14 +201,23 @@ void pome_decode_lut4_avx2(float *dst, const uint8_t *codes, const float *table,
         dst[i] = table[codes[i / 2] >> (i % 2 * 4) & 15];
 }
 
+/* scale * 0 is -0 for a negative scale and NaN for an infinite one, which the table does not know. (In a sum neither
+ * shows: the -0 vanishes, and beside the NaN there are infinities.) */
+static void fix_zeros(float *dst, const uint8_t *codes, size_t n, float zero)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((codes[i / 2] >> (i % 2 * 4) & 15) == 0)
+            dst[i] = zero;
+}
+
 void pome_decode_int4_block_avx2(float *dst, const uint8_t *codes, const uint16_t *scale_f16, size_t n, size_t block)
 {
     for (size_t i = 0; i < n; scale_f16++) {
-        size_t end = n - i < block ? n : i + block;
-        half_table t = table_int4(*scale_f16);
+        size_t first = i, end = n - i < block ? n : i + block;
+        half_table t = table_int4(broadcast_f16(scale_f16));
         for (; i + 32 <= end; i += 32) {
             __m256 v[4];
-            lookup32(v, t, spread_nibbles(codes + i / 2));
+            lookup32(v, t, codes + i / 2);
             for (size_t j = 0; j < 4; j++)
                 _mm256_storeu_ps(dst + i + 8 * j, v[j]);
         }
@@ -202,12 +226,14 @@ void pome_decode_int4_block_avx2(float *dst, const uint8_t *codes, const uint16_
             float out[32];
             __m256 v[4];
             memcpy(tail, codes + i / 2, (end - i + 1) / 2);
-            lookup32(v, t, spread_nibbles(tail));
+            lookup32(v, t, tail);
             for (size_t j = 0; j < 4; j++)
                 _mm256_storeu_ps(out + 8 * j, v[j]);
             memcpy(dst + i, out, (end - i) * sizeof *dst);
             i = end;
         }
+        if (*scale_f16 >= 0x7c00)
+            fix_zeros(dst + first, codes + first / 2, end - first, pome_f16_to_f32(*scale_f16) * 0.0f);
     }
 }
 

@@ -1,0 +1,110 @@
+#include "text/json_fields.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "text/vocab.h"
+
+pome_status pome_json_read(json_t **out, const char *path, size_t max_bytes, pome_error *err)
+{
+    pome_mapping *mapping;
+    POME_TRY(pome_mapping_open(&mapping, path, err));
+    pome_bytes b = pome_mapping_bytes(mapping);
+    pome_status status = POME_OK;
+    json_error_t why;
+    if (b.len > max_bytes)
+        status = pome_fail(err, POME_ERR_LIMIT, "%s: %zu bytes, at most %zu are allowed", path, b.len, max_bytes);
+    else if (pome_bytes_is_lfs_pointer(b))
+        status = pome_fail(err, POME_ERR_FORMAT, "%s: a Git LFS pointer, not the file itself (download it again)",
+                           path);
+    else if (!(*out = json_loadb(b.len ? (const char *)b.ptr : "", b.len, JSON_ALLOW_NUL, &why)))
+        status = pome_fail_at(err, POME_ERR_FORMAT, (uint64_t)(why.position < 0 ? 0 : why.position),
+                              "%s:%d:%d: not JSON: %s", path, why.line, why.column, why.text);
+    pome_mapping_release(&mapping);
+    return status;
+}
+
+static bool in_list(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = list; (p = strstr(p, name)); p += n)
+        if ((p == list || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0'))
+            return n > 0;
+    return false;
+}
+
+pome_status pome_json_check_fields(const json_t *object, const char *what, const char *known, pome_error *err)
+{
+    if (!json_is_object(object))
+        return pome_fail(err, POME_ERR_FORMAT, "%s: an object is wanted", what);
+    for (void *i = json_object_iter((json_t *)object); i; i = json_object_iter_next((json_t *)object, i))
+        if (!in_list(known, json_object_iter_key(i)))
+            return pome_fail(err, POME_ERR_UNSUPPORTED, "%s: unknown field \"%.100s\" (known: %s)", what,
+                             json_object_iter_key(i), known);
+    return POME_OK;
+}
+
+pome_status pome_json_bool(const json_t *object, const char *what, const char *field, bool *out, pome_error *err)
+{
+    const json_t *v = json_object_get(object, field);
+    if (!v || json_is_null(v))
+        return POME_OK;
+    if (!json_is_boolean(v))
+        return pome_fail(err, POME_ERR_FORMAT, "%s: %s is not true or false", what, field);
+    *out = json_is_true(v);
+    return POME_OK;
+}
+
+pome_status pome_json_size(const json_t *object, const char *what, const char *field, size_t *out, pome_error *err)
+{
+    const json_t *v = json_object_get(object, field);
+    if (!v || json_is_null(v))
+        return POME_OK;
+    if (!json_is_integer(v) || json_integer_value(v) < 0)
+        return pome_fail(err, POME_ERR_FORMAT, "%s: %s is not a count", what, field);
+    *out = (size_t)json_integer_value(v);
+    return POME_OK;
+}
+
+pome_status pome_json_str(const json_t *object, const char *what, const char *field, pome_str *out, pome_error *err)
+{
+    const json_t *v = json_object_get(object, field);
+    if (!v || json_is_null(v))
+        return POME_OK;
+    if (!json_is_string(v))
+        return pome_fail(err, POME_ERR_FORMAT, "%s: %s is not a string", what, field);
+    *out = (pome_str){json_string_value(v), json_string_length(v)};
+    return POME_OK;
+}
+
+pome_status pome_json_id(const json_t *value, const char *what, int32_t *out, pome_error *err)
+{
+    if (!json_is_integer(value))
+        return pome_fail(err, POME_ERR_FORMAT, "%s: not an integer", what);
+    json_int_t id = json_integer_value(value);
+    if (id < 0 || id >= POME_VOCAB_IDS_MAX)
+        return pome_fail(err, POME_ERR_LIMIT, "%s: %lld is no token id (0 to %d)", what, (long long)id,
+                         POME_VOCAB_IDS_MAX - 1);
+    *out = (int32_t)id;
+    return POME_OK;
+}
+
+pome_status pome_json_type(const json_t *object, const char *what, const char **out, pome_error *err)
+{
+    const json_t *v = json_object_get(object, "type");
+    if (!json_is_string(v))
+        return pome_fail(err, POME_ERR_FORMAT, "%s: no type", what);
+    *out = json_string_value(v);
+    return POME_OK;
+}
+
+pome_status pome_json_array(const json_t *object, const char *what, const char *field, const json_t **out,
+                            pome_error *err)
+{
+    const json_t *v = json_object_get(object, field);
+    if (!json_is_array(v))
+        return pome_fail(err, POME_ERR_FORMAT, "%s: %s is not a list", what, field);
+    *out = v;
+    return POME_OK;
+}

@@ -3,6 +3,7 @@
 static pome_pass_fn *const pipeline[] = {
     pome_pass_last_row,
     pome_pass_fold,
+    pome_pass_group_heads,
     pome_pass_dce,
 };
 

@@ -51,34 +51,35 @@ static inline void move_f2h(char *d, const char *s)
     memcpy(d, &h, sizeof h);
 }
 
-#define DEFINE_PIECE(name)                                                                          \
+#define DEFINE_STRIDED(name)                                                                        \
     static void strided_##name(const piece *p, char *d, const char *s)                              \
     {                                                                                               \
         for (int64_t i = 0; i < p->n0; i++, d += p->d0, s += p->s0)                                 \
             for (int64_t j = 0; j < p->n1; j++)                                                     \
                 move_##name(d + j * p->d1, s + j * p->s1);                                          \
-    }                                                                                               \
-    static void tiled_##name(const piece *p, char *d, const char *s)                                \
-    {                                                                                               \
-        for (int64_t i0 = 0; i0 < p->n0; i0 += TILE) {                                              \
-            piece t = *p;                                                                           \
-            t.n0 = p->n0 - i0 < TILE ? p->n0 - i0 : TILE;                                           \
-            for (int64_t j0 = 0; j0 < p->n1; j0 += TILE) {                                          \
-                t.n1 = p->n1 - j0 < TILE ? p->n1 - j0 : TILE;                                       \
-                strided_##name(&t, d + i0 * p->d0 + j0 * p->d1, s + i0 * p->s0 + j0 * p->s1);       \
-            }                                                                                       \
-        }                                                                                           \
     }
-DEFINE_PIECE(1)
-DEFINE_PIECE(2)
-DEFINE_PIECE(4)
-DEFINE_PIECE(8)
-DEFINE_PIECE(h2f)
-DEFINE_PIECE(f2h)
+DEFINE_STRIDED(1)
+DEFINE_STRIDED(2)
+DEFINE_STRIDED(4)
+DEFINE_STRIDED(8)
+DEFINE_STRIDED(h2f)
+DEFINE_STRIDED(f2h)
 
-typedef void piece_fn(const piece *p, char *d, const char *s);
-static piece_fn *const strided_fns[] = {strided_1, strided_2, strided_4, strided_8, strided_h2f, strided_f2h};
-static piece_fn *const tiled_fns[] = {tiled_1, tiled_2, tiled_4, tiled_8, tiled_h2f, tiled_f2h};
+typedef void strided_fn(const piece *p, char *d, const char *s);
+static strided_fn *const strided_fns[] = {strided_1, strided_2, strided_4, strided_8, strided_h2f, strided_f2h};
+
+/* d[i][j] = tile[j][i]: m rows of n elements, rows of d `stride` bytes apart, of the tile TILE elements. */
+#define DEFINE_TURN(size)                                                                           \
+    static void turn_##size(char *d, int64_t stride, const char *tile, int64_t m, int64_t n)        \
+    {                                                                                               \
+        for (int64_t i = 0; i < m; i++, d += stride, tile += size)                                  \
+            for (int64_t j = 0; j < n; j++)                                                         \
+                move_##size(d + j * size, tile + j * TILE * size);                                  \
+    }
+DEFINE_TURN(1)
+DEFINE_TURN(2)
+DEFINE_TURN(4)
+DEFINE_TURN(8)
 
 /* One element repeated: the copied part doubles until the row is full. */
 static void repeat_element(char *d, const char *s, size_t size, size_t len_bytes)
@@ -88,31 +89,67 @@ static void repeat_element(char *d, const char *s, size_t size, size_t len_bytes
         memcpy(d + done, d, done < len_bytes - done ? done : len_bytes - done);
 }
 
+/* n elements from contiguous to contiguous memory. */
+static void copy_run_of(const pome_copy *c, const pome_kernels *k, char *d, const char *s, int64_t n)
+{
+    piece p = {1, 0, 0, n, c->dst_size, c->src_size};
+    if (c->kind < KIND_H2F)
+        memcpy(d, s, (size_t)(n * c->dst_size));
+    else if (!k)
+        strided_fns[c->kind](&p, d, s);
+    else if (c->kind == KIND_H2F)
+        k->f16_to_f32((float *)(void *)d, (const uint16_t *)(const void *)s, (size_t)n);
+    else
+        k->f32_to_f16((uint16_t *)(void *)d, (const float *)(const void *)s, (size_t)n);
+}
+
+/* A transposition: the source is contiguous along the outer axis, the destination along the inner one. Each square
+ * goes through a buffer, so that both sides see whole cache lines and strides that are powers of two do no harm. */
+static void copy_tiles(const pome_copy *c, const pome_kernels *k, const piece *p, char *d, const char *s)
+{
+    _Alignas(64) char tile[TILE * TILE * 8];
+    for (int64_t i0 = 0; i0 < p->n0; i0 += TILE) {
+        int64_t m = p->n0 - i0 < TILE ? p->n0 - i0 : TILE;
+        for (int64_t j0 = 0; j0 < p->n1; j0 += TILE) {
+            int64_t n = p->n1 - j0 < TILE ? p->n1 - j0 : TILE;
+            const char *from = s + i0 * p->s0 + j0 * p->s1;
+            char *to = d + i0 * p->d0 + j0 * p->d1;
+            for (int64_t j = 0; j < n; j++)
+                copy_run_of(c, k, tile + j * TILE * c->dst_size, from + j * p->s1, m);
+            switch (c->dst_size) {
+            case 1:
+                turn_1(to, p->d0, tile, m, n);
+                break;
+            case 2:
+                turn_2(to, p->d0, tile, m, n);
+                break;
+            case 4:
+                turn_4(to, p->d0, tile, m, n);
+                break;
+            default:
+                turn_8(to, p->d0, tile, m, n);
+                break;
+            }
+        }
+    }
+}
+
 static void copy_piece(const pome_copy *c, const pome_kernels *k, const piece *p, char *d, const char *s)
 {
     if (c->is_tiled) {
-        tiled_fns[c->kind](p, d, s);
+        copy_tiles(c, k, p, d, s);
         return;
     }
-    bool is_converting = c->kind >= KIND_H2F;
-    if (p->d1 != c->dst_size || (is_converting && (!k || p->s1 != c->src_size))) {
+    bool is_fill = p->s1 == 0 && c->kind < KIND_H2F;
+    if (p->d1 != c->dst_size || (p->s1 != c->src_size && !is_fill)) {
         strided_fns[c->kind](p, d, s);
         return;
     }
-    if (!is_converting && p->s1 != c->src_size && p->s1 != 0) {
-        strided_fns[c->kind](p, d, s);
-        return;
-    }
-    size_t n = (size_t)p->n1;
     for (int64_t i = 0; i < p->n0; i++, d += p->d0, s += p->s0) {
-        if (c->kind == KIND_H2F)
-            k->f16_to_f32((float *)(void *)d, (const uint16_t *)(const void *)s, n);
-        else if (c->kind == KIND_F2H)
-            k->f32_to_f16((uint16_t *)(void *)d, (const float *)(const void *)s, n);
-        else if (p->s1 == 0)
-            repeat_element(d, s, (size_t)c->dst_size, n * (size_t)c->dst_size);
+        if (is_fill)
+            repeat_element(d, s, (size_t)c->dst_size, (size_t)(p->n1 * c->dst_size));
         else
-            memcpy(d, s, n * (size_t)c->dst_size);
+            copy_run_of(c, k, d, s, p->n1);
     }
 }
 

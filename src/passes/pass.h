@@ -4,8 +4,8 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "kernels/kernels.h"
 #include "mil/program.h"
+#include "ops/op.h"
 #include "pome/model.h"
 
 typedef struct pome_pass_ctx {

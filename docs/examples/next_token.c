@@ -1,6 +1,6 @@
 /* Opens a package, lists its inputs, and takes the likeliest next token for a few token ids.
  *
- *     cc -std=c17 predict.c $(pkg-config --cflags --libs pome) -o predict && ./predict model.mlpackage 1 2 3 */
+ *     cc -std=c17 next_token.c $(pkg-config --cflags --libs pome) -o next_token && ./next_token model.mlpackage 1 2 3 */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -97,7 +97,7 @@ static void map_characters(pome_normalizer_kind kind, pome_str text, pome_strbuf
         i += (size_t)n;
         if (kind == POME_NORMALIZE_LOWERCASE)
             pome_cp_append_lower(out, cp);
-        else if (!pome_cp_is_mark_nonspacing(cp))
+        else if (!pome_cp_is_mark(cp))
             pome_strbuf_put_cp(out, cp);
     }
 }

@@ -14,6 +14,9 @@
 #define DEPTH_MAX 100
 #define SPACE_CLASS "\\p{White_Space}"
 #define WORD_CLASS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+/* Outside a class Oniguruma's \w also has the superscripts and fractions of Latin-1. */
+#define BARE_WORD_CLASS WORD_CLASS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
+#define WORD "[" BARE_WORD_CLASS "]"
 #define ANY_CLASS "[\\x{0}-\\x{10ffff}]"
 
 typedef struct translator {
@@ -99,10 +102,10 @@ static const struct {
     {"digit", "\\p{Nd}"},
     {"lower", "\\p{Lowercase}"},
     {"upper", "\\p{Uppercase}"},
-    {"punct", "\\p{P}$+<=>^`|~"},
+    {"punct", "\\p{P}"}, /* [:punct:] has \p{S} as well */
     {"space", SPACE_CLASS},
     {"xdigit", "0-9A-Fa-f"},
-    {"word", WORD_CLASS},
+    {"word", BARE_WORD_CLASS}, /* [:word:] is without the additions */
     {"any", "\\x{0}-\\x{10ffff}"},
 };
 
@@ -135,7 +138,7 @@ static bool compiles(const char *pattern)
 
 /* \p{...}, \P{...}, \p{^...}; t->pos is at the p. `content` gets what stands inside a class; *negated whether the
  * complement of it is meant. */
-static pome_status property(translator *t, char content[96], bool *negated)
+static pome_status property(translator *t, char content[128], bool *negated)
 {
     *negated = peek(t, 0) == 'P';
     if (peek(t, 1) != '{')
@@ -150,7 +153,7 @@ static pome_status property(translator *t, char content[96], bool *negated)
     size_t len = (size_t)(end - start);
     const char *known = find_property(start, len);
     if (known) {
-        snprintf(content, 96, "%s", known);
+        snprintf(content, 128, "%s", known);
     } else {
         if (len == 0 || len > 64)
             return unsupported(t, "this property");
@@ -158,9 +161,9 @@ static pome_status property(translator *t, char content[96], bool *negated)
             if (!isalnum((unsigned char)start[i]) && start[i] != '_')
                 return unsupported(t, "this property");
         /* A bare script name means Script_Extensions to PCRE2 and Script to Oniguruma. */
-        snprintf(content, 96, "\\p{sc:%.*s}", (int)len, start);
+        snprintf(content, 128, "\\p{sc:%.*s}", (int)len, start);
         if (!compiles(content))
-            snprintf(content, 96, "\\p{%.*s}", (int)len, start);
+            snprintf(content, 128, "\\p{%.*s}", (int)len, start);
         if (!compiles(content))
             return unsupported(t, "this property");
     }
@@ -214,13 +217,13 @@ static pome_status escape(translator *t, bool in_class)
         text = "\\P{White_Space}";
         break;
     case 'w':
-        text = in_class ? WORD_CLASS : "[" WORD_CLASS "]";
+        text = in_class ? WORD_CLASS : WORD;
         break;
     case 'h':
         text = in_class ? "0-9a-fA-F" : "[0-9a-fA-F]";
         break;
     case 'W':
-        text = in_class ? NULL : "[^" WORD_CLASS "]";
+        text = in_class ? NULL : "[^" BARE_WORD_CLASS "]";
         break;
     case 'H':
         text = in_class ? NULL : "[^0-9a-fA-F]";
@@ -229,19 +232,17 @@ static pome_status escape(translator *t, bool in_class)
         text = "\\x0b";
         break;
     case 'b':
-        text = in_class ? "\\x08"
-                        : "(?:(?<=[" WORD_CLASS "])(?![" WORD_CLASS "])|(?<![" WORD_CLASS "])(?=[" WORD_CLASS "]))";
+        text = in_class ? "\\x08" : "(?:(?<=" WORD ")(?!" WORD ")|(?<!" WORD ")(?=" WORD "))";
         break;
     case 'B':
-        text = in_class ? NULL
-                        : "(?:(?<=[" WORD_CLASS "])(?=[" WORD_CLASS "])|(?<![" WORD_CLASS "])(?![" WORD_CLASS "]))";
+        text = in_class ? NULL : "(?:(?<=" WORD ")(?=" WORD ")|(?<!" WORD ")(?!" WORD "))";
         break;
     case 'x':
     case 'u':
         return code_point(t);
     case 'p':
     case 'P': {
-        char content[96];
+        char content[128];
         bool negated;
         POME_TRY(property(t, content, &negated));
         if (negated && is_single_item(content))
@@ -293,7 +294,10 @@ static pome_status posix_bracket(translator *t, bool *done)
     if (end - close < 2 || close[0] != ':' || close[1] != ']')
         return POME_OK;
     bool negated = p < close && *p == '^';
-    const char *content = find_property(p + negated, (size_t)(close - p) - negated);
+    pome_str name = {p + negated, (size_t)(close - p) - negated};
+    const char *content = pome_str_is(name, "punct")  ? "\\p{P}\\p{S}"
+                          : pome_str_is(name, "word") ? WORD_CLASS
+                                                      : find_property(name.ptr, name.len);
     if (!content || (negated && !is_single_item(content)))
         return unsupported(t, "this POSIX bracket");
     if (negated)

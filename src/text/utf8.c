@@ -195,9 +195,10 @@ bool pome_cp_is_word(uint32_t cp)
     }
 }
 
-bool pome_cp_is_mark_nonspacing(uint32_t cp)
+bool pome_cp_is_mark(uint32_t cp)
 {
-    return category(cp) == UTF8PROC_CATEGORY_MN;
+    utf8proc_category_t c = category(cp);
+    return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
 }
 
 bool pome_cp_is_printable(uint32_t cp)

@@ -37,7 +37,7 @@ bool pome_cp_is_space(uint32_t cp);       /* White_Space */
 bool pome_cp_is_numeric(uint32_t cp);     /* categories N* */
 bool pome_cp_is_punctuation(uint32_t cp); /* ASCII punctuation or categories P* */
 bool pome_cp_is_word(uint32_t cp);        /* Alphabetic, M*, Nd, Pc, Join_Control: \w of UTS 18 */
-bool pome_cp_is_mark_nonspacing(uint32_t cp);
+bool pome_cp_is_mark(uint32_t cp); /* categories M* */
 bool pome_cp_is_printable(uint32_t cp); /* as Python's str.isprintable */
 bool pome_cp_is_alpha(uint32_t cp);     /* categories L*, as Python's str.isalpha */
 bool pome_cp_is_upper(uint32_t cp);

@@ -315,21 +315,6 @@ pome_status pome_infer_broadcast(pome_infer *c, const pome_type *a, const pome_t
     return POME_OK;
 }
 
-pome_dtype pome_dtype_promote(pome_dtype a, pome_dtype b)
-{
-    if (a == b)
-        return a;
-    bool fa = pome_dtype_is_float(a), fb = pome_dtype_is_float(b);
-    if (fa != fb)
-        return fa ? a : b;
-    if ((a == POME_DTYPE_BOOL) != (b == POME_DTYPE_BOOL))
-        return a == POME_DTYPE_BOOL ? b : a;
-    uint32_t na = pome_dtype_bits(a), nb = pome_dtype_bits(b);
-    if (na != nb)
-        return na > nb ? a : b;
-    return a < b ? a : b; /* signed types come first */
-}
-
 int64_t pome_type_count(const pome_type *t)
 {
     int64_t n = 1;
@@ -381,6 +366,14 @@ pome_status pome_infer_outputs(pome_infer *c, uint32_t n, pome_error *err)
     if (c->op->n_out != n)
         return pome_infer_fail(c, err, "has %" PRIu32 " outputs, not %" PRIu32, c->op->n_out, n);
     return POME_OK;
+}
+
+pome_status pome_infer_same_dtype(pome_infer *c, const pome_type *a, const pome_type *b, pome_error *err)
+{
+    const uint32_t floats = POME_T_F16 | POME_T_F32;
+    if (a->dtype == b->dtype || (pome_opdef_type_bit(a->dtype) & floats && pome_opdef_type_bit(b->dtype) & floats))
+        return POME_OK;
+    return pome_infer_fail(c, err, "inputs of %s and %s are mixed", pome_dtype_name(a->dtype), pome_dtype_name(b->dtype));
 }
 
 pome_status pome_infer_rank(pome_infer *c, uint32_t param, int32_t lo, int32_t hi, pome_error *err)

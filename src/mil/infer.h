@@ -67,8 +67,6 @@ static inline bool pome_dim_may_equal(int64_t a, int64_t b)
 }
 /* numpy broadcasting of shapes with symbols. Sets out's kind, rank and dim. */
 pome_status pome_infer_broadcast(pome_infer *c, const pome_type *a, const pome_type *b, pome_type *out, pome_error *err);
-/* The dtype that binary operators on mixed types give: float over integer over bool, wider over narrower. */
-pome_dtype pome_dtype_promote(pome_dtype a, pome_dtype b);
 /* Number of elements, or -1 if a size is a symbol. Sizes must have been checked. */
 int64_t pome_type_count(const pome_type *t);
 pome_type pome_type_tensor(pome_dtype dtype, int32_t rank, const int64_t *dim); /* dim may be NULL for rank 0 */
@@ -82,6 +80,9 @@ const char *pome_type_print(const pome_type *t, char *buf, size_t size);
 pome_status pome_infer_fail(pome_infer *c, pome_error *err, const char *fmt, ...) POME_PRINTF(3, 4);
 /* The operator must have n outputs in the program. */
 pome_status pome_infer_outputs(pome_infer *c, uint32_t n, pome_error *err);
+/* Parameters that share a type in coremltools' definitions: equal dtypes, or two of fp16 and fp32, which are the same
+ * in memory between operators. */
+pome_status pome_infer_same_dtype(pome_infer *c, const pome_type *a, const pome_type *b, pome_error *err);
 /* The parameter's rank must lie in [lo, hi]. */
 pome_status pome_infer_rank(pome_infer *c, uint32_t param, int32_t lo, int32_t hi, pome_error *err);
 /* A vector parameter, if given, must have `size` elements (a symbol: anything). */

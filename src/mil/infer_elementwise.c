@@ -146,17 +146,23 @@ pome_status pome_infer_cast(pome_infer *c, pome_error *err)
 
 /* ---- two inputs ---- */
 
+static pome_status common_dtype(pome_infer *c, const pome_type *a, const pome_type *b, pome_dtype *out, pome_error *err)
+{
+    POME_TRY(pome_infer_same_dtype(c, a, b, err));
+    *out = a->dtype == POME_DTYPE_F32 ? a->dtype : b->dtype;
+    return POME_OK;
+}
+
 pome_status pome_infer_binary(pome_infer *c, pome_error *err)
 {
     const pome_type *x = pome_infer_type(c, 0), *y = pome_infer_type(c, 1);
-    POME_TRY(pome_infer_broadcast(c, x, y, &c->out[0], err));
-    c->out[0].dtype = pome_dtype_promote(x->dtype, y->dtype);
-    return POME_OK;
+    POME_TRY(common_dtype(c, x, y, &c->out[0].dtype, err));
+    return pome_infer_broadcast(c, x, y, &c->out[0], err);
 }
 
 pome_status pome_infer_compare(pome_infer *c, pome_error *err)
 {
-    POME_TRY(pome_infer_broadcast(c, pome_infer_type(c, 0), pome_infer_type(c, 1), &c->out[0], err));
+    POME_TRY(pome_infer_binary(c, err));
     c->out[0].dtype = POME_DTYPE_BOOL;
     return POME_OK;
 }
@@ -166,10 +172,9 @@ pome_status pome_infer_select(pome_infer *c, pome_error *err)
 {
     const pome_type *a = pome_infer_type(c, P_select_a), *b = pome_infer_type(c, P_select_b);
     pome_type ab = {0};
+    POME_TRY(common_dtype(c, a, b, &c->out[0].dtype, err));
     POME_TRY(pome_infer_broadcast(c, a, b, &ab, err));
-    POME_TRY(pome_infer_broadcast(c, &ab, pome_infer_type(c, P_select_cond), &c->out[0], err));
-    c->out[0].dtype = pome_dtype_promote(a->dtype, b->dtype);
-    return POME_OK;
+    return pome_infer_broadcast(c, &ab, pome_infer_type(c, P_select_cond), &c->out[0], err);
 }
 
 /* ---- quantization of activations ---- */

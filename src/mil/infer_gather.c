@@ -123,6 +123,7 @@ pome_status pome_infer_scatter(pome_infer *c, pome_error *err)
     POME_TRY(append(c, &wanted, indices, 0, indices->rank, err));
     POME_TRY(append(c, &wanted, data, axis + 1, data->rank, err));
     POME_TRY(want(c, pome_infer_type(c, P_scatter_updates), &wanted, "updates", err));
+    POME_TRY(pome_infer_same_dtype(c, data, pome_infer_type(c, P_scatter_updates), err));
     c->out[0] = *data;
     return POME_OK;
 }
@@ -139,6 +140,7 @@ pome_status pome_infer_scatter_along_axis(pome_infer *c, pome_error *err)
         wanted.dim[axis] = indices->dim[axis];
     POME_TRY(want(c, indices, &wanted, "indices", err));
     POME_TRY(want(c, pome_infer_type(c, P_scatter_along_axis_updates), indices, "updates", err));
+    POME_TRY(pome_infer_same_dtype(c, data, pome_infer_type(c, P_scatter_along_axis_updates), err));
     c->out[0] = *data;
     return POME_OK;
 }
@@ -151,6 +153,7 @@ pome_status pome_infer_scatter_nd(pome_infer *c, pome_error *err)
     POME_TRY(nd_shape(c, data, indices, 0, &wanted, err));
     if (wanted.rank >= 0)
         POME_TRY(want(c, pome_infer_type(c, P_scatter_nd_updates), &wanted, "updates", err));
+    POME_TRY(pome_infer_same_dtype(c, data, pome_infer_type(c, P_scatter_nd_updates), err));
     c->out[0] = *data;
     return POME_OK;
 }

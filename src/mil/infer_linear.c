@@ -20,6 +20,9 @@ pome_status pome_infer_linear(pome_infer *c, pome_error *err)
         return pome_infer_fail(c, err, "x's last size is %" PRId64 ", the weight's %" PRId64, x->dim[x->rank - 1],
                                w->dim[1]);
     POME_TRY(pome_infer_vector(c, P_linear_bias, w->dim[0], err));
+    POME_TRY(pome_infer_same_dtype(c, x, w, err));
+    if (pome_infer_has(c, P_linear_bias))
+        POME_TRY(pome_infer_same_dtype(c, x, pome_infer_type(c, P_linear_bias), err));
     c->out[0] = *x;
     c->out[0].dim[x->rank - 1] = w->dim[0];
     return POME_OK;
@@ -31,6 +34,7 @@ static pome_status matmul_dtype(pome_infer *c, const pome_type *x, const pome_ty
     *out = x->dtype;
     if (x->dtype == y->dtype)
         return POME_OK;
+    POME_TRY(pome_infer_same_dtype(c, x, y, err));
     bool x_const = is_const(c, P_matmul_x);
     if (x_const == is_const(c, P_matmul_y))
         return pome_infer_fail(c, err, "x is %s, y is %s", pome_dtype_name(x->dtype), pome_dtype_name(y->dtype));

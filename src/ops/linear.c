@@ -1,7 +1,5 @@
 /* linear: x [.., k] times weight [n, k] transposed, plus bias [n]. Threads take rows of the weight, so each is read
  * and decoded once whatever the number of rows of x. */
-#include <string.h>
-
 #include "ops/families.h"
 #include "ops/rows.h"
 
@@ -16,16 +14,6 @@ typedef struct linear_job {
     float *scratch; /* [n_threads, pome_rows_scratch()] */
 } linear_job;
 
-static void bias_piece(const linear_job *job, size_t first, size_t n, float *dst)
-{
-    if (job->bias_encoded)
-        pome_encoded_decode(job->bias_encoded, first, n, dst);
-    else if (job->bias->dtype == POME_DTYPE_F16)
-        job->r->kernels->f16_to_f32(dst, (const uint16_t *)job->bias->data + first, n);
-    else
-        memcpy(dst, (const float *)job->bias->data + first, n * sizeof *dst);
-}
-
 static void linear_rows(void *arg, size_t begin, size_t end, int thread)
 {
     const linear_job *job = (const linear_job *)arg;
@@ -34,7 +22,7 @@ static void linear_rows(void *arg, size_t begin, size_t end, int thread)
     float bias[POME_ROWS_TILE];
     for (size_t j = begin; job->bias && j < end; j += POME_ROWS_TILE) {
         size_t n = end - j < POME_ROWS_TILE ? end - j : POME_ROWS_TILE;
-        bias_piece(job, j, n, bias);
+        pome_vector_piece(job->bias, job->bias_encoded, job->r->kernels, j, n, bias);
         for (size_t i = 0; i < job->m; i++)
             for (size_t p = 0; p < n; p++)
                 job->y[i * job->n + j + p] += bias[p];

@@ -1,5 +1,7 @@
 #include "ops/rows.h"
 
+#include <string.h>
+
 void pome_rows_init(pome_rows *w, pome_dtype dtype, const void *data, const pome_encoded *encoded, size_t k)
 {
     *w = (pome_rows){.dtype = encoded ? POME_DTYPE_NONE : dtype, .data = data, .stride = k, .encoded = encoded, .k = k};
@@ -78,4 +80,15 @@ void pome_rows_times_t(const pome_rows *w, const pome_kernels *kernels, size_t f
 {
     if (m != 1 || ldc != 1 || !times_one(w, kernels, first, n, x, c))
         times(w, kernels, first, n, x, ldx, m, c, ldc, scratch, true);
+}
+
+void pome_vector_piece(const pome_tensor *t, const pome_encoded *encoded, const pome_kernels *kernels, size_t first,
+                       size_t n, float *dst)
+{
+    if (encoded)
+        pome_encoded_decode(encoded, first, n, dst);
+    else if (t->dtype == POME_DTYPE_F16)
+        kernels->f16_to_f32(dst, (const uint16_t *)t->data + first, n);
+    else
+        memcpy(dst, (const float *)t->data + first, n * sizeof *dst);
 }

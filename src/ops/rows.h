@@ -40,4 +40,8 @@ void pome_rows_times(const pome_rows *w, const pome_kernels *kernels, size_t fir
 void pome_rows_times_t(const pome_rows *w, const pome_kernels *kernels, size_t first, size_t n, const float *x,
                        size_t ldx, size_t m, float *c, size_t ldc, float *scratch);
 
+/* Elements [first, first + n) of a bias: fp32, fp16 or encoded. */
+void pome_vector_piece(const pome_tensor *t, const pome_encoded *encoded, const pome_kernels *kernels, size_t first,
+                       size_t n, float *dst);
+
 #endif

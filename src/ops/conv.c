@@ -1,0 +1,270 @@
+/* conv as products of weight rows with unfolded positions: a position's inputs are laid out in one row as a weight
+ * row has them, so a convolution with a kernel of one element is linear on transposed activations, and fp16 or encoded
+ * weights are decoded once for a block of positions. Convolutions with few outputs per group, and conv_transpose, are
+ * plain loops. */
+#include <string.h>
+
+#include "ops/families.h"
+#include "ops/rows.h"
+#include "ops/window.h"
+
+enum { UNFOLDED_MAX = 1 << 21 }; /* floats */
+
+typedef struct conv_job {
+    const pome_run *r;
+    pome_window w;
+    pome_rows weight;   /* [Cout, Cin / groups * kernel] */
+    const pome_tensor *bias;
+    const pome_encoded *bias_encoded;
+    const float *x;     /* [N, Cin, positions] */
+    float *y;           /* [N, Cout, positions] */
+    size_t n, cin, cout, groups, cin_group, cout_group, k;
+    float *unfolded;    /* [block, k] */
+    float *thread_scratch;
+    size_t batch, group, first, n_positions; /* of the current step */
+    const float *rows;  /* unfolded, or x itself */
+} conv_job;
+
+static float *scratch_of(const conv_job *job, int thread)
+{
+    return job->thread_scratch + (size_t)thread * pome_rows_scratch();
+}
+
+static float bias_of(const conv_job *job, size_t channel)
+{
+    float bias = 0;
+    if (job->bias)
+        pome_vector_piece(job->bias, job->bias_encoded, job->r->kernels, channel, 1, &bias);
+    return bias;
+}
+
+static void unfold(void *arg, size_t begin, size_t end, int thread)
+{
+    const conv_job *job = (const conv_job *)arg;
+    const float *x = job->x + (job->batch * job->cin + job->group * job->cin_group) * job->w.n_in;
+    (void)thread;
+    for (size_t p = begin; p < end; p++) {
+        int64_t o[3], k[3];
+        float *row = job->unfolded + p * job->k;
+        pome_window_split(job->w.out, job->first + p, o);
+        for (size_t e = 0; e < job->w.n_kernel; e++) {
+            pome_window_split(job->w.kernel, e, k);
+            int64_t at = pome_window_at(&job->w, o, k);
+            for (size_t c = 0; c < job->cin_group; c++)
+                row[c * job->w.n_kernel + e] = at < 0 ? 0.0f : x[c * job->w.n_in + (size_t)at];
+        }
+    }
+}
+
+static void multiply(void *arg, size_t begin, size_t end, int thread)
+{
+    const conv_job *job = (const conv_job *)arg;
+    size_t channel = job->group * job->cout_group + begin;
+    float *y = job->y + (job->batch * job->cout + channel) * job->w.n_out + job->first;
+    pome_rows_times_t(&job->weight, job->r->kernels, channel, end - begin, job->rows, job->k, job->n_positions, y,
+                      job->w.n_out, scratch_of(job, thread));
+    for (size_t c = 0; job->bias && c < end - begin; c++) {
+        float bias = bias_of(job, channel + c);
+        for (size_t p = 0; p < job->n_positions; p++)
+            y[c * job->w.n_out + p] += bias;
+    }
+}
+
+static size_t block_positions(size_t k, size_t n_out)
+{
+    size_t n = UNFOLDED_MAX / (k ? k : 1);
+    n = n < 1 ? 1 : n;
+    return n < n_out ? n : n_out;
+}
+
+static void run_unfolded(conv_job *job)
+{
+    size_t block = block_positions(job->k, job->w.n_out);
+    for (job->batch = 0; job->batch < job->n; job->batch++)
+        for (job->group = 0; job->group < job->groups; job->group++)
+            for (job->first = 0; job->first < job->w.n_out; job->first += block) {
+                job->n_positions = job->w.n_out - job->first < block ? job->w.n_out - job->first : block;
+                job->rows = job->unfolded;
+                if (job->w.n_in == 1 && job->w.n_kernel == 1 && job->w.n_out == 1 && job->w.before[0] == 0 &&
+                    job->w.before[1] == 0 && job->w.before[2] == 0) /* one position: it lies as a row already */
+                    job->rows = job->x + job->batch * job->cin + job->group * job->cin_group;
+                else
+                    pome_pool_run(job->r->pool, job->n_positions, 16, unfold, job);
+                pome_pool_run(job->r->pool, job->cout_group, POME_ROWS_TILE, multiply, job);
+            }
+}
+
+/* One output channel at a time. */
+static void convolve_channels(void *arg, size_t begin, size_t end, int thread)
+{
+    const conv_job *job = (const conv_job *)arg;
+    for (size_t unit = begin; unit < end; unit++) {
+        size_t batch = unit / job->cout, channel = unit % job->cout, group = channel / job->cout_group, ld;
+        const float *x = job->x + (batch * job->cin + group * job->cin_group) * job->w.n_in;
+        const float *weight = pome_rows_piece(&job->weight, job->r->kernels, channel, 1, 0, job->k,
+                                              scratch_of(job, thread), &ld);
+        float *y = job->y + unit * job->w.n_out, bias = bias_of(job, channel);
+        memset(y, 0, job->w.n_out * sizeof *y);
+        for (size_t e = 0; e < job->w.n_kernel; e++) {
+            int64_t o[3], k[3];
+            pome_window_split(job->w.kernel, e, k);
+            for (size_t p = 0; p < job->w.n_out; p++) {
+                pome_window_split(job->w.out, p, o);
+                int64_t at = pome_window_at(&job->w, o, k);
+                for (size_t c = 0; at >= 0 && c < job->cin_group; c++)
+                    y[p] += x[c * job->w.n_in + (size_t)at] * weight[c * job->w.n_kernel + e];
+            }
+        }
+        for (size_t p = 0; p < job->w.n_out; p++)
+            y[p] += bias;
+    }
+}
+
+static pome_status channels(conv_job *job, const pome_tensor *x, uint32_t groups_param, pome_error *err)
+{
+    int64_t groups = pome_in_int(job->r, groups_param, 1);
+    job->n = (size_t)x->shape[0];
+    job->cin = (size_t)x->shape[1];
+    job->cout = (size_t)job->r->out[0].shape[1];
+    if (groups < 1 || job->cin % (size_t)groups || job->cout % (size_t)groups)
+        return pome_op_fail(job->r->op, err, POME_ERR_FORMAT, "%zu input and %zu output channels in %lld groups",
+                            job->cin, job->cout, (long long)groups);
+    if (job->bias && (size_t)pome_tensor_count(job->bias) != job->cout)
+        return pome_op_fail(job->r->op, err, POME_ERR_FORMAT, "bias has %lld elements, the output %zu channels",
+                            (long long)pome_tensor_count(job->bias), job->cout);
+    job->groups = (size_t)groups;
+    job->cin_group = job->cin / job->groups;
+    job->cout_group = job->cout / job->groups;
+    return POME_OK;
+}
+
+static const pome_window_params conv_params = {P_conv_strides, P_conv_pad_type, P_conv_pad, P_conv_dilations};
+
+static size_t conv_scratch(const pome_run *r)
+{
+    const pome_tensor *w = pome_in(r, P_conv_weight), *out = &r->out[0];
+    size_t k = 1, n_out = 1, threads = (size_t)pome_pool_n_threads(r->pool);
+    for (int32_t d = 1; d < w->rank; d++)
+        k *= (size_t)w->shape[d];
+    for (int32_t d = 2; d < out->rank; d++)
+        n_out *= (size_t)out->shape[d];
+    return (threads * pome_rows_scratch() + block_positions(k, n_out) * k) * sizeof(float);
+}
+
+static pome_status conv_run(const pome_run *r, pome_error *err)
+{
+    const pome_tensor *x = pome_in(r, P_conv_x), *w = pome_in(r, P_conv_weight);
+    conv_job job = {.r = r, .bias = pome_in(r, P_conv_bias)};
+    if (w->rank != x->rank)
+        return pome_op_fail(r->op, err, POME_ERR_FORMAT, "x and weight have different ranks");
+    POME_TRY(pome_window_init(&job.w, r, &conv_params, x, &r->out[0], w->shape + 2, err));
+    POME_TRY(channels(&job, x, P_conv_groups, err));
+    job.k = job.cin_group * job.w.n_kernel;
+    if ((size_t)w->shape[0] != job.cout || (size_t)w->shape[1] != job.cin_group)
+        return pome_op_fail(r->op, err, POME_ERR_FORMAT, "weight does not fit the channels");
+    if (job.n * job.cout * job.w.n_out == 0)
+        return POME_OK;
+    job.bias_encoded = pome_in_encoded(r, P_conv_bias);
+    job.x = (const float *)x->data;
+    job.y = (float *)r->out[0].data;
+    job.thread_scratch = (float *)r->scratch;
+    job.unfolded = job.thread_scratch + (size_t)pome_pool_n_threads(r->pool) * pome_rows_scratch();
+    pome_rows_init(&job.weight, w->dtype, w->data, pome_in_encoded(r, P_conv_weight), job.k);
+    if (job.groups > 1 && job.cout_group < 8 && job.k <= POME_KERNEL_KC)
+        pome_pool_run(r->pool, job.n * job.cout, 1, convolve_channels, &job);
+    else
+        run_unfolded(&job);
+    return POME_OK;
+}
+
+/* ---- conv_transpose: weight [Cin, Cout / groups, kernel], out[i * stride + k * dilation - before] += x[i] w[k] ---- */
+
+/* Adds x[ci] times kernel elements [first, first + n) to one output plane. */
+static void spread(const conv_job *job, const float *x, const float *weight, size_t first, size_t n, float *y)
+{
+    const pome_window *w = &job->w;
+    for (size_t e = 0; e < n; e++) {
+        int64_t k[3], i[3];
+        pome_window_split(w->kernel, first + e, k);
+        for (size_t p = 0; p < w->n_in; p++) {
+            int64_t at = 0;
+            pome_window_split(w->in, p, i);
+            for (int d = 0; d < 3 && at >= 0; d++) {
+                int64_t o = i[d] * w->stride[d] + k[d] * w->dilation[d] - w->before[d];
+                at = o < 0 || o >= w->out[d] ? -1 : at * w->out[d] + o;
+            }
+            if (at >= 0)
+                y[at] += x[p] * weight[e];
+        }
+    }
+}
+
+static void transpose_channels(void *arg, size_t begin, size_t end, int thread)
+{
+    const conv_job *job = (const conv_job *)arg;
+    for (size_t unit = begin; unit < end; unit++) {
+        size_t batch = unit / job->cout, channel = unit % job->cout, group = channel / job->cout_group, ld;
+        float *y = job->y + unit * job->w.n_out, bias = bias_of(job, channel);
+        memset(y, 0, job->w.n_out * sizeof *y);
+        for (size_t c = group * job->cin_group; c < (group + 1) * job->cin_group; c++)
+            for (size_t p = 0; p < job->k; p += POME_KERNEL_KC) {
+                size_t len = job->k - p < POME_KERNEL_KC ? job->k - p : POME_KERNEL_KC;
+                const float *weight = pome_rows_piece(&job->weight, job->r->kernels,
+                                                      c * job->cout_group + channel % job->cout_group, 1, p, len,
+                                                      scratch_of(job, thread), &ld);
+                spread(job, job->x + (batch * job->cin + c) * job->w.n_in, weight, p, len, y);
+            }
+        for (size_t p = 0; p < job->w.n_out; p++)
+            y[p] += bias;
+    }
+}
+
+static size_t conv_transpose_scratch(const pome_run *r)
+{
+    return (size_t)pome_pool_n_threads(r->pool) * pome_rows_scratch() * sizeof(float);
+}
+
+static const pome_window_params transpose_params = {P_conv_transpose_strides, P_conv_transpose_pad_type,
+                                                    P_conv_transpose_pad, P_conv_transpose_dilations};
+
+static pome_status conv_transpose_run(const pome_run *r, pome_error *err)
+{
+    const pome_tensor *x = pome_in(r, P_conv_transpose_x), *w = pome_in(r, P_conv_transpose_weight);
+    const char *type = pome_op_str(r->op, P_conv_transpose_pad_type, "valid");
+    conv_job job = {.r = r, .bias = pome_in(r, P_conv_transpose_bias)};
+    if (w->rank != x->rank)
+        return pome_op_fail(r->op, err, POME_ERR_FORMAT, "x and weight have different ranks");
+    POME_TRY(pome_window_init(&job.w, r, &transpose_params, x, &r->out[0], w->shape + 2, err));
+    POME_TRY(channels(&job, x, P_conv_transpose_groups, err));
+    for (int d = 0; d < 3 && (strcmp(type, "same") == 0 || strcmp(type, "same_lower") == 0); d++) {
+        int64_t cut = (job.w.kernel[d] - 1) * job.w.dilation[d] + 1 - job.w.stride[d]; /* to length in * stride */
+        cut = cut < 0 ? 0 : cut;
+        job.w.before[d] = strcmp(type, "same") == 0 ? cut / 2 : cut - cut / 2;
+    }
+    job.k = job.w.n_kernel;
+    if ((size_t)w->shape[0] != job.cin || (size_t)w->shape[1] != job.cout_group)
+        return pome_op_fail(r->op, err, POME_ERR_FORMAT, "weight does not fit the channels");
+    if (job.n * job.cout * job.w.n_out == 0)
+        return POME_OK;
+    job.bias_encoded = pome_in_encoded(r, P_conv_transpose_bias);
+    job.x = (const float *)x->data;
+    job.y = (float *)r->out[0].data;
+    job.thread_scratch = (float *)r->scratch;
+    pome_rows_init(&job.weight, w->dtype, w->data, pome_in_encoded(r, P_conv_transpose_weight), job.k);
+    pome_pool_run(r->pool, job.n * job.cout, 1, transpose_channels, &job);
+    return POME_OK;
+}
+
+const pome_op_impl pome_ops_conv[] = {
+    {.id = POME_OP_conv,
+     .f16_ok = POME_BIT(P_conv_weight) | POME_BIT(P_conv_bias),
+     .encoded_ok = POME_BIT(P_conv_weight) | POME_BIT(P_conv_bias),
+     .scratch = conv_scratch,
+     .run = conv_run},
+    {.id = POME_OP_conv_transpose,
+     .f16_ok = POME_BIT(P_conv_transpose_weight) | POME_BIT(P_conv_transpose_bias),
+     .encoded_ok = POME_BIT(P_conv_transpose_weight) | POME_BIT(P_conv_transpose_bias),
+     .scratch = conv_transpose_scratch,
+     .run = conv_transpose_run},
+};
+POME_FAMILY_COUNT(conv)

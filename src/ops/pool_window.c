@@ -1,0 +1,106 @@
+/* avg_pool, max_pool, l2_pool: plain loops over windows, threads over channels. */
+#include <math.h>
+
+#include "ops/families.h"
+#include "ops/window.h"
+
+typedef enum pool_kind { POOL_AVG, POOL_MAX, POOL_L2 } pool_kind;
+
+typedef struct pool_job {
+    pool_kind kind;
+    pome_window w;
+    bool exclude_padding;
+    const float *x; /* [planes, n_in] */
+    float *y;       /* [planes, n_out] */
+} pool_job;
+
+/* How many elements a window has within the padded input: all, unless ceil_mode lets it hang over the end. */
+static int64_t padded_count(const pome_window *w, const int64_t *o)
+{
+    int64_t count = 1;
+    for (int d = 0; d < 3; d++) {
+        int64_t begin = o[d] * w->stride[d], end = begin + w->kernel[d], stop = w->before[d] + w->in[d] + w->after[d];
+        count *= (end < stop ? end : stop) - begin;
+    }
+    return count < 1 ? 1 : count;
+}
+
+static float pool_one(const pool_job *job, const float *x, const int64_t *o)
+{
+    double sum = 0;
+    float max = -INFINITY;
+    int64_t n = 0, k[3];
+    for (size_t e = 0; e < job->w.n_kernel; e++) {
+        pome_window_split(job->w.kernel, e, k);
+        int64_t at = pome_window_at(&job->w, o, k);
+        if (at < 0)
+            continue;
+        n++;
+        sum += job->kind == POOL_L2 ? (double)x[at] * x[at] : (double)x[at];
+        if (x[at] > max || isnan(x[at]))
+            max = x[at];
+    }
+    if (job->kind == POOL_MAX)
+        return max;
+    if (job->kind == POOL_L2)
+        return (float)sqrt(sum);
+    n = job->exclude_padding ? n : padded_count(&job->w, o);
+    return n ? (float)(sum / (double)n) : 0.0f;
+}
+
+static void pool_planes(void *arg, size_t begin, size_t end, int thread)
+{
+    const pool_job *job = (const pool_job *)arg;
+    int64_t o[3];
+    (void)thread;
+    for (size_t plane = begin; plane < end; plane++)
+        for (size_t p = 0; p < job->w.n_out; p++) {
+            pome_window_split(job->w.out, p, o);
+            job->y[plane * job->w.n_out + p] = pool_one(job, job->x + plane * job->w.n_in, o);
+        }
+}
+
+static pome_status run_pool(const pome_run *r, pool_job *job, const pome_window_params *params, uint32_t x_param,
+                            uint32_t kernel_param, pome_error *err)
+{
+    const pome_tensor *x = pome_in(r, x_param), *sizes = pome_in(r, kernel_param);
+    int64_t kernel[3] = {1, 1, 1}, n = pome_tensor_count(sizes);
+    if (n != x->rank - 2 || n > 3)
+        return pome_op_fail(r->op, err, POME_ERR_FORMAT, "kernel_sizes has %lld elements, x has rank %d", (long long)n,
+                            (int)x->rank);
+    for (int64_t d = 0; d < n; d++)
+        kernel[d] = pome_tensor_int_at(sizes, d);
+    POME_TRY(pome_window_init(&job->w, r, params, x, &r->out[0], kernel, err));
+    job->x = (const float *)x->data;
+    job->y = (float *)r->out[0].data;
+    if (job->w.n_out)
+        pome_pool_run(r->pool, (size_t)x->shape[0] * (size_t)x->shape[1], 1, pool_planes, job);
+    return POME_OK;
+}
+
+static pome_status avg_pool_run(const pome_run *r, pome_error *err)
+{
+    pool_job job = {.kind = POOL_AVG,
+                    .exclude_padding = pome_in_bool(r, P_avg_pool_exclude_padding_from_average, false)};
+    return run_pool(r, &job, &(pome_window_params){P_avg_pool_strides, P_avg_pool_pad_type, P_avg_pool_pad, -1},
+                    P_avg_pool_x, P_avg_pool_kernel_sizes, err);
+}
+static pome_status max_pool_run(const pome_run *r, pome_error *err)
+{
+    pool_job job = {.kind = POOL_MAX};
+    return run_pool(r, &job, &(pome_window_params){P_max_pool_strides, P_max_pool_pad_type, P_max_pool_pad, -1},
+                    P_max_pool_x, P_max_pool_kernel_sizes, err);
+}
+static pome_status l2_pool_run(const pome_run *r, pome_error *err)
+{
+    pool_job job = {.kind = POOL_L2};
+    return run_pool(r, &job, &(pome_window_params){P_l2_pool_strides, P_l2_pool_pad_type, P_l2_pool_pad, -1},
+                    P_l2_pool_x, P_l2_pool_kernel_sizes, err);
+}
+
+const pome_op_impl pome_ops_pool_window[] = {
+    {.id = POME_OP_avg_pool, .run = avg_pool_run},
+    {.id = POME_OP_max_pool, .run = max_pool_run},
+    {.id = POME_OP_l2_pool, .run = l2_pool_run},
+};
+POME_FAMILY_COUNT(pool_window)

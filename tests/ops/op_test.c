@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/f16.h"
+#include "ops/encoded.h"
 
 enum { MAX_IN = 64, MAX_OUT = 16 };
 
@@ -17,6 +18,7 @@ typedef struct input {
     pome_value value;
     pome_const konst;
     const char *string;
+    const pome_encoded *encoded;
 } input;
 
 struct op_test {
@@ -107,6 +109,14 @@ void op_test_const(op_test *t, const char *param, const pome_tensor *x)
     add_input(t, param, x)->is_const = true;
 }
 
+void op_test_const_encoded(op_test *t, const char *param, const pome_encoded *e)
+{
+    pome_tensor x = pome_tensor_borrow(NULL, pome_encoded_dtype(e), pome_encoded_rank(e), pome_encoded_shape(e));
+    input *in = add_input(t, param, &x);
+    in->is_const = true;
+    in->encoded = e;
+}
+
 static void add_const(op_test *t, const char *param, pome_dtype dtype, int64_t n, int32_t rank, const void *bytes,
                       size_t size)
 {
@@ -181,6 +191,7 @@ static void build(op_test *t)
         arg->count++;
         if (in->is_const) {
             in->konst = (pome_const){.t = in->t, .size_bytes = pome_tensor_size_bytes(&in->t)};
+            in->konst.encoded = in->encoded;
             if (in->string)
                 in->konst.strings = &in->string;
             in->value.konst = &in->konst;
@@ -204,7 +215,7 @@ pome_status op_test_infer(op_test *t)
         input *in = &t->in[i];
         bool is_known = in->is_const || (t->def->params[in->param].flags & POME_P_VALUE);
         types[i] = &in->value.type;
-        values[i] = is_known && !in->string ? &in->t : NULL;
+        values[i] = is_known && !in->string && !in->encoded ? &in->t : NULL;
     }
     memset(t->out_type, 0, sizeof t->out_type);
     memset(&t->err, 0, sizeof t->err);
@@ -251,8 +262,13 @@ static pome_tensor present(const op_test *t, const input *in, bool stretched)
 {
     pome_tensor x = in->t, out;
     uint32_t bit = POME_BIT(in->param);
-    if (in->string)
+    if (in->string || (in->encoded && (t->impl->encoded_ok & bit)))
         return x;
+    if (in->encoded) {
+        assert_int_equal(pome_tensor_init(&out, x.dtype, x.rank, x.shape, NULL), POME_OK);
+        pome_encoded_decode_raw(in->encoded, 0, (size_t)pome_tensor_count(&x), out.data);
+        x = out;
+    }
     if (x.dtype == POME_DTYPE_F16 && !(t->impl->f16_ok & bit)) {
         assert_int_equal(pome_tensor_cast(&out, &x, POME_DTYPE_F32, NULL), POME_OK);
         x = out;
@@ -312,7 +328,7 @@ static pome_status run_once(op_test *t, pome_tensor *out, int n_threads, bool st
     const pome_tensor *in_ptr[MAX_IN];
     pome_pool *pool = NULL;
     pome_kernels kernels;
-    pome_kernels_init(&kernels, POME_CPU_GENERIC);
+    pome_kernels_init(&kernels, pome_cpu_level_get()); /* POME_CPU= chooses */
     assert_int_equal(pome_pool_create(&pool, n_threads, NULL), POME_OK);
     for (uint32_t i = 0; i < t->n_in; i++) {
         in[i] = present(t, &t->in[i], stretched);

@@ -34,6 +34,8 @@ void op_test_in_as(op_test *t, const char *param, const pome_tensor *x, pome_dty
 /* A value of another kind (STATE, LIST); list_length as in pome_type. */
 void op_test_in_kind(op_test *t, const char *param, const pome_tensor *x, pome_type_kind kind, int64_t list_length);
 void op_test_const(op_test *t, const char *param, const pome_tensor *x);
+/* A compressed constant (ops/encoded.h); given decoded to an operator that does not accept it. */
+void op_test_const_encoded(op_test *t, const char *param, const struct pome_encoded *e);
 void op_test_const_f32(op_test *t, const char *param, float value);
 void op_test_const_f16(op_test *t, const char *param, float value); /* rounded to half */
 void op_test_const_int(op_test *t, const char *param, int32_t value);

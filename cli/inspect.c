@@ -304,7 +304,6 @@ const verb verb_inspect = {
                    "size, its metadata, and how `run` would use it as a language model.",
     .options = options,
     .examples = examples,
-    .complete = "model",
     .n_operands_min = 1,
     .n_operands_max = 1,
     .args_size = sizeof(inspect_args),

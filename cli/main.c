@@ -1,4 +1,5 @@
 /* The pome command: finds the verb, parses its options, runs it. */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,25 @@ static int show_help(const char *name)
     return 0;
 }
 
+/* For packagers: DIR/pome-VERB.1 for every verb. */
+static int write_man_pages(const char *folder)
+{
+    for (const verb *const *v = verbs; *v && folder; v++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/pome-%s.1", folder, (*v)->name);
+        FILE *to = fopen(path, "w");
+        bool is_written = to != NULL;
+        if (to) {
+            help_print_man(to, *v);
+            is_written = !ferror(to);
+            is_written = fclose(to) == 0 && is_written;
+        }
+        if (!is_written)
+            return fail_text("%s: %s", path, strerror(errno));
+    }
+    return folder ? 0 : EXIT_USAGE;
+}
+
 static int run_verb(const verb *v, int argc, char **argv)
 {
     const char **operands = NULL;
@@ -74,6 +94,8 @@ static int run_command(int argc, char **argv)
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
         return show_help(next);
+    if (strcmp(word, "--write-man") == 0)
+        return write_man_pages(next);
     if (strcmp(word, "completion") == 0)
         return show_completion(next);
     const verb *v = verb_find(word);

@@ -57,7 +57,8 @@ static const char *find_key(const char *header, const char *key)
 
 static pome_status parse_descr(npy_header *h, const char *p, const char *what, pome_error *err)
 {
-    if (!p || *p != '\'' || !p[1] || !strchr("<>|=", p[1]))
+    size_t n_quoted = p && *p == '\'' ? strcspn(p + 1, "'") : 0; /* '<f4': order and type */
+    if (n_quoted < 2 || !strchr("<>|=", p[1]))
         return fail(err, POME_ERR_UNSUPPORTED, "%s: elements are no plain numbers", what);
     for (int i = 0; i < N_TYPES; i++)
         if (strncmp(p + 2, types[i].code, 2) == 0 && p[4] == '\'') {

@@ -60,7 +60,6 @@ typedef struct verb {
     const char *description;     /* paragraphs */
     const option *options;
     const char *const *examples; /* pairs of command and explanation; NULL ends */
-    const char *complete;        /* the first operand in completions: "model", "file", or words */
     int n_operands_min, n_operands_max; /* -1: any number */
     size_t args_size;
     void (*set_defaults)(void *args);

@@ -395,7 +395,6 @@ const verb verb_predict = {
                    "model. Optional inputs may be left out. Without --output, shape and range of every output are shown.",
     .options = options,
     .examples = examples,
-    .complete = "model",
     .n_operands_min = 1,
     .n_operands_max = 1,
     .args_size = sizeof(predict_args),

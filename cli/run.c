@@ -403,7 +403,6 @@ const verb verb_run = {
         "default, in this order. A full context ends the answer with a note and exit status 0.",
     .options = options,
     .examples = examples,
-    .complete = "model",
     .n_operands_min = 1,
     .n_operands_max = 2,
     .args_size = sizeof(run_args),

@@ -150,7 +150,6 @@ const verb verb_tokenize = {
                    "vocabulary spells it. Without TEXT, standard input is read.",
     .options = options,
     .examples = examples,
-    .complete = "model",
     .n_operands_min = 1,
     .n_operands_max = 2,
     .args_size = sizeof(tokenize_args),

@@ -123,6 +123,7 @@ static void test_refusals(void **state)
         "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }",
         "{'descr': '",
         "{'descr': '<",
+        "{'descr': '', 'fortran_order': False, 'shape': (1,), }",
         "{'descr'",
         "",
     };

@@ -47,7 +47,6 @@ static const verb verb_try = {
     .description = "Tries.\n\nIn two paragraphs.",
     .options = options,
     .examples = examples,
-    .complete = "model",
     .n_operands_min = 1,
     .n_operands_max = 2,
     .args_size = sizeof(test_args),

@@ -1,60 +1,76 @@
-/* Runs a fuzz target once over every file of the folders and files named, without libFuzzer. */
+/* Runs a fuzz target over files: DRIVER FILE|FOLDER... Each input ends at a page that must not be touched, so that a
+ * read beyond it faults in any build. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+__attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-static unsigned long n_files;
+static int n_run;
 
 static int run_file(const char *path)
 {
     FILE *f = fopen(path, "rb");
-    struct stat st;
-    if (!f || fstat(fileno(f), &st) != 0) {
+    if (!f) {
         perror(path);
         return 1;
     }
-    size_t size = (size_t)st.st_size;
-    uint8_t *data = malloc(size ? size : 1); /* exactly as large as the input, for the sanitizers */
-    int bad = !data || fread(data, 1, size, f) != size;
-    fclose(f);
-    if (bad) {
-        fprintf(stderr, "%s: cannot be read\n", path);
-    } else {
-        LLVMFuzzerTestOneInput(data, size);
-        n_files++;
+    fseek(f, 0, SEEK_END);
+    long len = ftell(f);
+    rewind(f);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = len > 0 ? (size_t)len : 0;
+    size_t room = (size + page - 1) / page * page;
+    uint8_t *base = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED || mprotect(base + room, page, PROT_NONE) != 0) {
+        perror("mmap");
+        return 1;
     }
-    free(data);
-    return bad;
+    uint8_t *data = base + room - size;
+    int failed = fread(data, 1, size, f) != size;
+    fclose(f);
+    if (!failed) {
+        fprintf(stderr, "%s\n", path); /* the last line tells which input crashed */
+        LLVMFuzzerTestOneInput(data, size);
+        n_run++;
+    }
+    munmap(base, room + page);
+    return failed;
 }
 
-static int run_path(const char *path)
+static int run_folder(const char *path)
 {
-    struct stat st;
-    DIR *folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? opendir(path) : NULL;
-    if (!folder)
-        return run_file(path);
-    int bad = 0;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        char file[4096];
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        bad |= run_path(file);
+    struct dirent **entries;
+    int failed = 0, n = scandir(path, &entries, NULL, alphasort);
+    if (n < 0) {
+        perror(path);
+        return 1;
     }
-    closedir(folder);
-    return bad;
+    for (int i = 0; i < n; i++) {
+        char file[4096];
+        snprintf(file, sizeof file, "%s/%s", path, entries[i]->d_name);
+        if (entries[i]->d_name[0] != '.')
+            failed |= run_file(file);
+        free(entries[i]);
+    }
+    free(entries);
+    return failed;
 }
 
 int main(int argc, char **argv)
 {
-    int bad = argc < 2;
-    for (int i = 1; i < argc; i++)
-        bad |= run_path(argv[i]);
-    printf("%lu files\n", n_files);
-    return bad || n_files == 0; /* an empty corpus tests nothing */
+    int failed = 0;
+    if (LLVMFuzzerInitialize)
+        LLVMFuzzerInitialize(&argc, &argv);
+    for (int i = 1; i < argc; i++) {
+        struct stat st;
+        failed |= stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode) ? run_folder(argv[i]) : run_file(argv[i]);
+    }
+    fprintf(stderr, "%d inputs\n", n_run);
+    return failed || n_run == 0;
 }

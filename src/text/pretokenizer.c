@@ -151,7 +151,7 @@ static void metaspace(const pome_pretokenizer *step, pome_str text, const pome_p
     bool has = text.len > 0 && (text.ptr[0] == ' ' || (text.len >= n && memcmp(text.ptr, step->replacement, n) == 0));
     bool wanted = step->prepend == POME_PREPEND_ALWAYS || (step->prepend == POME_PREPEND_FIRST && like->at_start);
     out->len = 0;
-    if (wanted && !has && !like->continues)
+    if (((wanted && !has) || step->prepend == POME_PREPEND_EXTRA) && !like->continues)
         pome_strbuf_append(out, step->replacement, n);
     for (size_t i = 0; i < text.len; i++) {
         if (text.ptr[i] == ' ')

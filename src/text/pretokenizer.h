@@ -23,7 +23,8 @@ typedef enum pome_pretokenizer_kind {
 typedef enum pome_metaspace_prepend {
     POME_PREPEND_ALWAYS,
     POME_PREPEND_FIRST, /* only at the start of the text */
-    POME_PREPEND_NEVER
+    POME_PREPEND_NEVER,
+    POME_PREPEND_EXTRA /* even where the text has one already (GGUF) */
 } pome_metaspace_prepend;
 
 typedef struct pome_pretokenizer {

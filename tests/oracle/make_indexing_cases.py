@@ -611,6 +611,44 @@ def einsums():
                  np.einsum(eq, xb, yb), runtime=("values",))
 
 
+def suppressions():
+    for i in range(24):
+        n, b, k, most = rng.randint(1, 2), rng.randint(1, 12), rng.randint(1, 3), rng.randint(1, 8)
+        boxes = np_rng.integers(0, 12, (n, b, 4)).astype(np.float32)
+        boxes[..., 2:] += 1
+        scores = np_rng.permutation(n * b * k).reshape(n, b, k).astype(np.float32) / 4
+        iou, floor, per_class = np.float32(rng.choice((0, 0.15, 0.4))), np.float32(rng.choice((-1, 3, 1000))), rng.random() < 0.5
+        new = i % 2 == 1
+        out = [np.zeros((n, most, 4), np.float32), np.zeros((n, most, k), np.float32), np.full((n, most), -1, np.int32),
+               np.zeros(n, np.int32)]
+        for j in range(n):
+            best, cls = scores[j].max(-1), scores[j].argmax(-1)
+            lo, hi = boxes[j, :, :2] - boxes[j, :, 2:] / 2, boxes[j, :, :2] + boxes[j, :, 2:] / 2
+            kept = []
+            for c in np.argsort(-best):
+                if not new and best[c] < floor:
+                    continue
+                for other in kept:
+                    side = np.clip(np.minimum(hi[c], hi[other]) - np.maximum(lo[c], lo[other]), 0, None)
+                    inner = side.prod()
+                    outer = boxes[j, c, 2:].prod() + boxes[j, other, 2:].prod() - inner
+                    if inner / outer > iou and (not per_class or cls[c] == cls[other]):
+                        break
+                else:
+                    kept.append(c)
+            kept = (kept or [int(best.argmax())])[:most]
+            out[0][j, :len(kept)], out[1][j, :len(kept)] = boxes[j, kept], scores[j, kept]
+            out[2][j, :len(kept)], out[3][j] = kept, len(kept)
+        params = dict(boxes=boxes, scores=scores, iou_threshold=iou, max_boxes=i32(most),
+                      per_class_suppression=np.array(per_class))
+        if new:
+            params["boxes"], params["scores"] = boxes.swapaxes(1, 2), scores.swapaxes(1, 2)
+            out = [out[0].swapaxes(1, 2), out[1].swapaxes(1, 2), out[2]]
+        else:
+            params["score_threshold"] = floor
+        case(f"nms_{i}", "non_maximum_suppression", 17 if new else 15, params, out, runtime=("boxes", "scores"))
+
+
 slices()
 updates()
 gathers()
@@ -619,4 +657,5 @@ layouts()
 reshapes()
 made()
 einsums()
+suppressions()
 print(f"{n_checked} cases agree with coremltools" if ct else "coremltools is not installed: not compared", file=sys.stderr)

@@ -282,6 +282,20 @@ const char *pome_llm_describe(const pome_llm *llm)
 
 /* ---- session ---- */
 
+/* Not every number of tokens is a length of its own: some passes end in padding, their logits are not in the last row. */
+static bool may_pad(const pome_llm *llm)
+{
+    return llm->contract.lengths.n_listed > 0 || llm->contract.lengths.min > 1;
+}
+
+/* Everything that feeding needs is made now, so that it allocates nothing. */
+static pome_status create_predictors(pome_llm_session *s, pome_llm *llm, pome_error *err)
+{
+    if (!pads_every_pass(llm))
+        POME_TRY(create_predictor(&s->last_row, llm, true, err));
+    return may_pad(llm) || !s->last_row ? create_predictor(&s->all_rows, llm, false, err) : POME_OK;
+}
+
 static pome_status init_session(pome_llm_session *s, pome_error *err)
 {
     const pome_llm *llm = s->llm;
@@ -306,7 +320,7 @@ pome_status pome_llm_session_create(pome_llm_session **out, pome_llm *llm, pome_
     atomic_init(&s->is_cancelled, false);
     pome_status status = init_session(s, err);
     if (status == POME_OK)
-        status = create_predictor(pads_every_pass(llm) ? &s->all_rows : &s->last_row, llm, !pads_every_pass(llm), err);
+        status = create_predictors(s, llm, err);
     if (status != POME_OK) {
         pome_llm_session_destroy(&s);
         return status;

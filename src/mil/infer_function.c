@@ -7,7 +7,7 @@
 #include "mil/infer.h"
 #include "mil/verify.h"
 
-enum { MAX_WARNINGS = 10 };
+enum { MAX_WARNINGS = 10, LAST_ROUND = POME_LOOP_ROUNDS_MAX - 1 };
 
 typedef struct inferrer {
     pome_function *fn;
@@ -183,7 +183,7 @@ static void open_var(inferrer *f, pome_op *op, uint32_t i, bool all)
 }
 
 /* The variables' types within the loop must hold in every round: sizes that the body changes become symbols, and the
- * body is inferred again. If that is not the end of it all sizes are opened, so the third time is the last. */
+ * body is inferred again, as one variable may depend on another. At last all sizes are opened: that must hold. */
 static pome_status infer_loop(inferrer *f, pome_op *op, uint32_t loops, pome_error *err)
 {
     pome_block *cond = op->blocks[0], *body = op->blocks[1];
@@ -200,7 +200,7 @@ static pome_status infer_loop(inferrer *f, pome_op *op, uint32_t loops, pome_err
         for (uint32_t i = 0; i < vars.count; i++)
             POME_TRY(compare_var(op, i, &changed, err));
         for (uint32_t i = 0; changed && i < vars.count; i++)
-            open_var(f, op, i, round == 1);
+            open_var(f, op, i, round >= LAST_ROUND - 1);
         f->warn = false; /* what was declared is overwritten by now */
     }
     f->warn = warn;

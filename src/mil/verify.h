@@ -4,8 +4,9 @@
 
 #include "mil/program.h"
 
-/* Blocks inside blocks, and loops inside loops (each level may be inferred three times). */
-enum { POME_BLOCK_DEPTH_MAX = 32, POME_LOOP_DEPTH_MAX = 6 };
+/* Blocks inside blocks; loops inside loops, and how often a loop's body may be inferred: together they bound the time
+ * (5^4 bodies). */
+enum { POME_BLOCK_DEPTH_MAX = 32, POME_LOOP_DEPTH_MAX = 4, POME_LOOP_ROUNDS_MAX = 5 };
 
 /* pome_function_infer that also checks every operator's inputs against the table and compares its results with the
  * declared types. The function's structure must have been checked. */

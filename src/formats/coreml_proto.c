@@ -21,7 +21,7 @@ typedef struct field {
     size_t data, len;   /* position and size of the contents */
 } field;
 
-static bool read_varint(cursor *c, uint64_t *out)
+static bool read_long_varint(cursor *c, uint64_t *out)
 {
     uint64_t v = 0;
     for (uint32_t i = 0; i < 10 && c->at < c->end; i++) {
@@ -33,6 +33,15 @@ static bool read_varint(cursor *c, uint64_t *out)
         }
     }
     return false;
+}
+
+static inline bool read_varint(cursor *c, uint64_t *out)
+{
+    if (c->at < c->end && c->base[c->at] < 128) { /* nearly all */
+        *out = c->base[c->at++];
+        return true;
+    }
+    return read_long_varint(c, out);
 }
 
 static pome_status read_field(cursor *c, field *f, pome_error *err)
@@ -115,11 +124,21 @@ void pome_coreml_stage_names(char *dst, size_t size, pome_bytes payload)
     }
 }
 
+/* Text without NUL, which would cut the string short. */
 static bool is_utf8(const uint8_t *p, size_t len)
 {
+    const uint64_t ones = UINT64_C(0x0101010101010101);
     size_t i = 0;
     while (i < len) {
-        if (p[i] - 1u < 127u) { /* NUL would cut the string short */
+        uint64_t w;
+        if (len - i >= sizeof w) { /* eight bytes of 1..127 at once */
+            memcpy(&w, p + i, sizeof w);
+            if (((w | (w - ones)) & (ones << 7)) == 0) {
+                i += sizeof w;
+                continue;
+            }
+        }
+        if (p[i] - 1u < 127u) {
             i++;
             continue;
         }
@@ -170,14 +189,29 @@ static pome_status check_scalar(const cursor *c, const field *f, const ProtobufC
     return POME_OK;
 }
 
+/* The descriptor of a field; fields mostly come in the order of their numbers, or repeat. */
+static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescriptor *m, uint32_t number, unsigned *hint)
+{
+    for (unsigned i = *hint; i < m->n_fields && i < *hint + 2; i++)
+        if (m->fields[i].id == number) {
+            *hint = i;
+            return &m->fields[i];
+        }
+    const ProtobufCFieldDescriptor *d = protobuf_c_message_descriptor_get_field(m, number);
+    if (d)
+        *hint = (unsigned)(d - m->fields);
+    return d;
+}
+
 static pome_status check_message(cursor c, const ProtobufCMessageDescriptor *m, uint32_t depth_left, pome_error *err)
 {
     uint64_t seen = 0; /* bit per field of the descriptor */
+    unsigned hint = 0;
     assert(m->n_fields <= 64);
     while (c.at < c.end) {
         field f;
         POME_TRY(read_field(&c, &f, err));
-        const ProtobufCFieldDescriptor *d = protobuf_c_message_descriptor_get_field(m, f.number);
+        const ProtobufCFieldDescriptor *d = find_field(m, f.number, &hint);
         if (!d)
             continue;
         if (packed_width(d->type) >= 0) {

@@ -30,8 +30,9 @@ struct pome_mlpackage {
 };
 
 /* Opens the package at `path`: its folder, or a file or folder inside (the package around it is taken, with a log
- * message), or a bare .mlmodel. limits may be NULL. Errors: IO (no such path), FORMAT (damaged or a part is missing),
- * UNSUPPORTED (a compiled model, another kind of model, a checkpoint: the text says what to do). */
+ * message), a folder with one package in it, or a bare .mlmodel. limits may be NULL. Errors: IO (no such path),
+ * FORMAT (damaged or a part is missing), UNSUPPORTED (a compiled model, another kind of model, a checkpoint: the text
+ * says what to do), ARG (a folder of several packages). */
 pome_status pome_mlpackage_open(pome_mlpackage **out, const char *path, const pome_mlpackage_limits *limits,
                                 pome_error *err);
 /* The same for the bytes of a model file; weight files are looked for in model_dir ("" : there are none). */

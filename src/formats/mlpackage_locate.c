@@ -127,7 +127,8 @@ static pome_status refuse_compiled(const char *folder, pome_error *err)
 typedef struct listing {
     uint32_t n_packages, n_safetensors, n_gguf;
     char packages[400]; /* names, comma-separated, cut */
-    char gguf[256];     /* the last one */
+    char package[256];  /* the last one */
+    char gguf[256];     /* likewise */
 } listing;
 
 static void note_entry(listing *l, const char *name)
@@ -138,6 +139,8 @@ static void note_entry(listing *l, const char *name)
             memcpy(l->packages + used, ", ", 2);
             memcpy(l->packages + used + (used ? 2 : 0), name, len + 1);
         }
+        if (strlen(name) < sizeof l->package)
+            memcpy(l->package, name, strlen(name) + 1);
         l->n_packages++;
     } else if (has_suffix(name, ".safetensors") || has_suffix(name, ".safetensors.index.json") ||
                strcmp(name, "pytorch_model.bin") == 0) {
@@ -168,19 +171,25 @@ static bool is_compiled(pome_arena *arena, const char *folder)
            has_child(arena, folder, "model.mil");
 }
 
-static pome_status refuse_folder(const char *path, pome_arena *arena, pome_error *err)
+/* A folder that is no package: one that holds a single package stands for it, as a downloaded repository does. */
+static pome_status locate_in_folder(pome_mlpackage_place *out, const char *path, pome_arena *arena, pome_error *err)
 {
     if (is_compiled(arena, path))
         return refuse_compiled(path, err);
-    listing l = list_folder(path);
     if (has_suffix(path, ".mlpackage") || has_child(arena, path, "Data/com.apple.CoreML"))
         return pome_fail(err, POME_ERR_FORMAT, "%s: Manifest.json is missing (copied or downloaded only in part?)",
                          path);
-    if (l.n_safetensors || (has_child(arena, path, "config.json") && !l.n_packages && !l.n_gguf))
-        return refuse_checkpoint("a Hugging Face checkpoint", path, arena, err);
+    listing l = list_folder(path);
+    const char *package = l.n_packages == 1 ? child_of(arena, path, l.package) : NULL;
+    if (package) {
+        pome_log(POME_LOG_INFO, "%s holds one package: taking %s", path, package);
+        return pome_mlpackage_locate(out, package, arena, err);
+    }
     if (l.n_packages)
         return pome_fail(err, POME_ERR_ARG, "%s holds %u packages (%s): name one of them", path, l.n_packages,
                          l.packages);
+    if (l.n_safetensors || (has_child(arena, path, "config.json") && !l.n_gguf))
+        return refuse_checkpoint("a Hugging Face checkpoint", path, arena, err);
     if (l.n_gguf) {
         const char *file = child_of(arena, path, l.gguf);
         return file ? refuse_checkpoint("a GGUF file", file, arena, err) : no_memory(err);
@@ -314,5 +323,5 @@ pome_status pome_mlpackage_locate(pome_mlpackage_place *out, const char *path, p
         pome_log(POME_LOG_INFO, "%s is part of a package: taking %s", p, root);
         return locate_root(out, root, arena, err);
     }
-    return is_dir ? refuse_folder(p, arena, err) : locate_bare(out, p, arena, err);
+    return is_dir ? locate_in_folder(out, p, arena, err) : locate_bare(out, p, arena, err);
 }

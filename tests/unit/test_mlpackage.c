@@ -126,6 +126,28 @@ static void test_root_from_the_manifest(void **state)
     temp_remove(dir);
 }
 
+/* What a download of a repository leaves. */
+static void test_folder_with_one_package(void **state)
+{
+    (void)state;
+    char dir[64];
+    pome_mlpackage *p = NULL;
+    pome_error err;
+    temp_dir(dir);
+    put_tiny(dir, "repo/one.mlpackage");
+    put_file(dir, "repo/config.json", "{}", 2);
+    put_file(dir, "repo/tokenizer.json", "{}", 2);
+    pome_log_set(take_log, NULL);
+    assert_int_equal(open_at(&p, dir, "repo", &err), POME_OK);
+    assert_non_null(strstr(p->info.path, "repo/one.mlpackage"));
+    assert_non_null(strstr(logged, "holds one package"));
+    pome_mlpackage_close(&p);
+    pome_log_set(NULL, NULL);
+    put_file(dir, "repo/two.mlpackage/x", "", 0);
+    EXPECT_ERROR(open_at(&p, dir, "repo", &err), POME_ERR_ARG, err, "holds 2 packages (one.mlpackage, two.mlpackage)");
+    temp_remove(dir);
+}
+
 /* A bare model file stands for itself. */
 static void test_bare_model(void **state)
 {
@@ -654,6 +676,7 @@ int main(void)
         cmocka_unit_test(test_paths_into_a_package),
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_root_from_the_manifest),
+        cmocka_unit_test(test_folder_with_one_package),
         cmocka_unit_test(test_bare_model),
         cmocka_unit_test(test_what_is_no_package),
         cmocka_unit_test(test_other_kinds_of_models),

@@ -215,6 +215,8 @@ static pome_status read_member(npz_array *out, zip_t *archive, zip_uint64_t inde
         status = fail(err, POME_ERR_FORMAT, "%s: %s", what, zip_file_strerror(file));
     else
         status = npy_parse(&out->tensor, bytes, len, what, err);
+    if (status == POME_ERR_UNSUPPORTED) /* texts and the like may lie beside the arrays that matter */
+        status = POME_OK;
     free(bytes);
     if (file)
         zip_fclose(file);

@@ -18,6 +18,7 @@ typedef struct npz {
  * errors. Errors: FORMAT, UNSUPPORTED (other element types). */
 pome_status npy_parse(pome_tensor *out, const void *bytes, size_t len, const char *what, pome_error *err);
 pome_status npy_read(pome_tensor *out, const char *path, pome_error *err);
+/* Members that hold no numbers get an empty tensor (dtype NONE). */
 pome_status npz_read(npz *out, const char *path, pome_error *err);
 void npz_reset(npz *z);
 const pome_tensor *npz_find(const npz *z, const char *name); /* NULL: none */

@@ -102,6 +102,8 @@ static pome_status fail_no_input(const prediction *p, const char *name, pome_err
 /* Gives input `name` a tensor of its own. */
 static pome_status give_input(prediction *p, const char *name, const pome_tensor *t, pome_error *err)
 {
+    if (t->dtype == POME_DTYPE_NONE)
+        return fail_arg(err, "the array for input '%s' holds no numbers", name);
     int i = find_feature(p->function->inputs, p->function->n_inputs, name);
     if (i < 0)
         return fail_no_input(p, name, err);
@@ -182,7 +184,7 @@ static pome_status load_states(prediction *p, pome_error *err)
         pome_tensor *to = pome_state_tensor(p->state, i);
         if (!from)
             status = fail_arg(err, "%s has no array for state '%s'", p->args->state_in, name);
-        else if (from->rank != to->rank || memcmp(from->shape, to->shape, sizeof(int64_t) * (size_t)to->rank) != 0)
+        else if (from->dtype == POME_DTYPE_NONE || from->rank != to->rank || memcmp(from->shape, to->shape, sizeof(int64_t) * (size_t)to->rank) != 0)
             status = fail_arg(err, "%s: the shape of '%s' is not that of the state", p->args->state_in, name);
         else
             status = pome_tensor_copy(to, from, err);

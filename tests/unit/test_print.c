@@ -38,7 +38,7 @@ static void test_whole_text(void **state)
     spec_bind_name(a, spec_argument(a, op, "axis"), "axis");
     spec_attribute(a, op, "name", spec_text(a, "a \"joined\" one\n"));
     SPEC_ADD(a, op, outputs, spec_named(a, "y", spec_tensor_type(a, SPEC_F32, 1, (int64_t[]){-1})));
-    spec_unary(a, m.block, "relu", "y", "z");
+    spec_bind_name(a, spec_argument(a, spec_unary(a, m.block, "softmax", "y", "z"), "axis"), "axis"); /* again */
     m.block->outputs[0] = (char *)(uintptr_t) "z";
     if (load_built(&p, &m, "", NULL, &err) != POME_OK)
         fail_msg("%s", err.message);
@@ -51,7 +51,7 @@ static void test_whole_text(void **state)
                         "            tensor<fp32, [?]> y = concat(axis = axis, values = (x, tensor<fp32, [2, 2]>("
                         "[[0x1p-1, -0x1.93e594p+99], [0x1p-149, 0x0p+0]])))"
                         "[name = string(\"a \\\"joined\\\" one\\n\")];\n"
-                        "            tensor<fp32, [2]> z = relu(x = y);\n"
+                        "            tensor<fp32, [2]> z = softmax(axis = axis, x = y);\n"
                         "        } -> (z);\n"
                         "}\n");
     free(text);

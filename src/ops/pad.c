@@ -24,8 +24,8 @@ static pome_status pad_amounts(const pome_run *r, pad_mode mode, pad_axis *axes,
         *a = (pad_axis){i < 0 ? 0 : pome_tensor_int_at(pad, 2 * i), i < 0 ? 0 : pome_tensor_int_at(pad, 2 * i + 1),
                         x->shape[d]};
         if (a->before < 0 || a->after < 0 || a->before > INT32_MAX || a->after > INT32_MAX)
-            return pome_op_fail(r->op, err, POME_ERR_ARG, "axis %d: padding of %lld and %lld, expected 0 or more", (int)d,
-                                (long long)a->before, (long long)a->after);
+            return pome_op_fail(r->op, err, POME_ERR_ARG, "axis %d: padding of %lld and %lld, expected 0 or more",
+                                (int)d, (long long)a->before, (long long)a->after);
         if (a->before + a->n + a->after != out->shape[d])
             return pome_view_misfit(r, err);
         int64_t larger = a->before > a->after ? a->before : a->after;

@@ -206,7 +206,8 @@ static pome_status run_scatter_along_axis(const pome_run *r, pome_error *err)
                      .indices = pome_in(r, P_scatter_along_axis_indices),
                      .updates = pome_in(r, P_scatter_along_axis_updates),
                      .is_along_axis = true,
-                     .rule = pome_index_rule_of(r->opset, pome_in_bool(r, P_scatter_along_axis_validate_indices, false))};
+                     .rule =
+                         pome_index_rule_of(r->opset, pome_in_bool(r, P_scatter_along_axis_validate_indices, false))};
     int32_t axis = pome_axis_wrap(pome_in_int(r, P_scatter_along_axis_axis, 0), data->rank);
     if (axis < 0 || s.indices->rank != data->rank || s.updates->rank != data->rank)
         return pome_view_misfit(r, err);

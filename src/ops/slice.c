@@ -81,7 +81,8 @@ static pome_status run_slice_by_index(const pome_run *r, pome_error *err)
 
 static bool view_slice_by_size(const pome_run *r)
 {
-    const pome_tensor *x = r->in[0], *begin = pome_in(r, P_slice_by_size_begin), *size = pome_in(r, P_slice_by_size_size);
+    const pome_tensor *x = r->in[0], *begin = pome_in(r, P_slice_by_size_begin),
+                      *size = pome_in(r, P_slice_by_size_size);
     pome_tensor *out = &r->out[0];
     if (pome_tensor_count(begin) != x->rank || pome_tensor_count(size) != x->rank || out->rank != x->rank)
         return false;
@@ -240,8 +241,8 @@ static pome_status join(const pome_run *r, uint32_t values, int64_t axis_given, 
 
 static pome_status run_concat(const pome_run *r, pome_error *err)
 {
-    return join(r, P_concat_values, pome_in_int(r, P_concat_axis, 0), pome_in_bool(r, P_concat_interleave, false), false,
-                err);
+    return join(r, P_concat_values, pome_in_int(r, P_concat_axis, 0), pome_in_bool(r, P_concat_interleave, false),
+                false, err);
 }
 
 static pome_status run_stack(const pome_run *r, pome_error *err)

@@ -95,7 +95,8 @@ static void gather_decodes_rows(void **state)
         assert_int_equal(pome_pool_create(&pool, n_threads, NULL), POME_OK);
         pome_tensor out = op_test_tensor(POME_DTYPE_F32, 2, (int64_t[]){n, WIDTH}, 77, 78);
         const pome_tensor *tensors[] = {&c.table->konst->t, &picks};
-        pome_run r = {.op = op, .opset = POME_OPSET_IOS18, .pool = pool, .kernels = &kernels, .in = tensors, .out = &out};
+        pome_run r = {
+            .op = op, .opset = POME_OPSET_IOS18, .pool = pool, .kernels = &kernels, .in = tensors, .out = &out};
         assert_true(pome_op_impl_find(POME_OP_gather)->encoded_ok & POME_BIT(P_gather_x));
         assert_int_equal(pome_op_impl_find(POME_OP_gather)->run(&r, NULL), POME_OK);
         for (int64_t i = 0; i < n * WIDTH; i++) {

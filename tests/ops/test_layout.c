@@ -34,9 +34,14 @@ static void transpose_of_everything(void **state)
         int32_t rank;
         int64_t shape[6];
         int32_t perm[6];
-    } cases[] = {
-        {3, {70, 33, 50}, {2, 0, 1}},       {3, {70, 33, 50}, {0, 2, 1}}, {2, {600, 130}, {1, 0}}, {4, {1, 9, 300, 16}, {0, 2, 1, 3}},
-        {6, {2, 3, 4, 3, 2, 5}, {5, 3, 1, 0, 2, 4}}, {3, {4, 0, 5}, {2, 1, 0}},    {1, {5}, {0}},           {0, {0}, {0}}};
+    } cases[] = {{3, {70, 33, 50}, {2, 0, 1}},
+                 {3, {70, 33, 50}, {0, 2, 1}},
+                 {2, {600, 130}, {1, 0}},
+                 {4, {1, 9, 300, 16}, {0, 2, 1, 3}},
+                 {6, {2, 3, 4, 3, 2, 5}, {5, 3, 1, 0, 2, 4}},
+                 {3, {4, 0, 5}, {2, 1, 0}},
+                 {1, {5}, {0}},
+                 {0, {0}, {0}}};
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
         for (int k = 0; k < N_TYPES; k++) {
             if (c < 4 && k > 2)
@@ -271,7 +276,8 @@ static void mismatches_are_refused(void **state)
 {
     (void)state;
     int64_t shape[2] = {2, 3}, other[2] = {2, 4};
-    pome_tensor x = op_test_tensor(POME_DTYPE_F32, 2, shape, -1, 1), y = op_test_tensor(POME_DTYPE_F32, 2, other, -1, 1);
+    pome_tensor x = op_test_tensor(POME_DTYPE_F32, 2, shape, -1, 1),
+                y = op_test_tensor(POME_DTYPE_F32, 2, other, -1, 1);
     static const struct {
         pome_op_id id;
         const char *param;

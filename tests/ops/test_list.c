@@ -40,7 +40,8 @@ static void write_replaces_and_grows(void **state)
     for (int i = 0; i < 4; i++)
         for (int32_t index = 0; index < 6; index++) {
             int64_t shape[2] = {3, 2};
-            pome_tensor list = op_test_tensor(dtypes[i], 2, shape, 0, 9), value = op_test_tensor(dtypes[i], 1, shape + 1, 0, 9);
+            pome_tensor list = op_test_tensor(dtypes[i], 2, shape, 0, 9),
+                        value = op_test_tensor(dtypes[i], 1, shape + 1, 0, 9);
             pome_tensor at = op_test_tensor_of(POME_DTYPE_I32, 0, NULL, (double[]){index});
             double want[12] = {0};
             for (int k = 0; k < 6; k++)
@@ -128,7 +129,8 @@ static void index_outside_is_refused(void **state)
 {
     (void)state;
     int64_t shape[2] = {2, 2}, one = 1;
-    pome_tensor list = op_test_tensor(POME_DTYPE_I32, 2, shape, 0, 9), value = op_test_tensor(POME_DTYPE_I32, 1, shape, 0, 9);
+    pome_tensor list = op_test_tensor(POME_DTYPE_I32, 2, shape, 0, 9),
+                value = op_test_tensor(POME_DTYPE_I32, 1, shape, 0, 9);
     static const double bad[] = {-1, 2, 2147483647, -2147483648.0};
     for (int i = 0; i < 4; i++) {
         pome_tensor at = op_test_tensor_of(POME_DTYPE_I32, 0, NULL, &bad[i]);

@@ -274,7 +274,8 @@ static void write_state_of_its_own_view(void **state)
     backwards.stride[0] = -1;
     size_t scratch;
     pome_op *write = op_of(&b, POME_OP_write_state, (pome_value *const[]){of_state, reverse->out[0]}, 0);
-    assert_int_equal(run_op(&b, write, (const pome_tensor *const[]){&cache, &backwards}, NULL, &scratch, NULL), POME_OK);
+    assert_int_equal(run_op(&b, write, (const pome_tensor *const[]){&cache, &backwards}, NULL, &scratch, NULL),
+                     POME_OK);
     for (int i = 0; i < 7; i++)
         assert_int_equal(((uint16_t *)cache.data)[i], ((uint16_t *)before.data)[6 - i]);
     write = op_of(&b, POME_OP_write_state, (pome_value *const[]){of_state, read->out[0]}, 0);
@@ -309,7 +310,8 @@ static void update_of_a_copy(void **state)
 {
     (void)state;
     int64_t shape[2] = {3, 4}, part[2] = {1, 2};
-    pome_tensor x = op_test_tensor(POME_DTYPE_F16, 2, shape, -8, 8), update = op_test_tensor(POME_DTYPE_F16, 2, part, 9, 10);
+    pome_tensor x = op_test_tensor(POME_DTYPE_F16, 2, shape, -8, 8),
+                update = op_test_tensor(POME_DTYPE_F16, 2, part, 9, 10);
     int32_t begin[] = {1, 2}, end[] = {2, 4};
     op_test *t = op_test_begin(POME_OP_slice_update, POME_OPSET_IOS18);
     op_test_in(t, "x", &x);

@@ -178,7 +178,8 @@ static void test_fill(void **state)
         memcpy(wanted, b.memory, b.len_bytes);
         size_t size = (size_t)pome_elem_size(dtype);
         for (int64_t k = 0; k < pome_tensor_count(&b.t); k++)
-            memcpy(wanted + ((char *)b.t.data - b.memory) + offset_of(3, shape, b.t.stride, k) * (int64_t)size, value, size);
+            memcpy(wanted + ((char *)b.t.data - b.memory) + offset_of(3, shape, b.t.stride, k) * (int64_t)size, value,
+                   size);
         pome_strided_fill(&b.t, value, NULL);
         assert_memory_equal(b.memory, wanted, b.len_bytes);
         free(wanted);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <histedit.h>
 #include <locale.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,17 +49,30 @@ static char *prompt_of(EditLine *editor)
     return text;
 }
 
-/* As libedit's own, but a signal ends the line: libedit would swallow the first Ctrl-C. */
+/* Waits for input or an interrupt; false for the latter. */
+static bool wait_for_input(void)
+{
+    struct pollfd wait[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = interrupt_descriptor(), .events = POLLIN}};
+    while (!interrupt_happened()) {
+        if (poll(wait, 2, -1) > 0 && !wait[1].revents)
+            return true;
+    }
+    return false;
+}
+
+/* As libedit's own, but an interrupt ends the line: libedit would swallow the first one. */
 static int get_char(EditLine *editor, wchar_t *out)
 {
     mbstate_t state = {0};
     (void)editor;
     for (;;) {
         char byte;
+        if (!wait_for_input())
+            return -1;
         ssize_t n = read(STDIN_FILENO, &byte, 1);
         if (n == 0)
             return 0;
-        if (n < 0 && (errno != EINTR || interrupt_happened()))
+        if (n < 0 && errno != EINTR)
             return -1;
         size_t used = n < 0 ? (size_t)-2 : mbrtowc(out, &byte, 1, &state);
         if (used == (size_t)-1) /* no character: start over with the next byte */

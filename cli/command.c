@@ -1,6 +1,7 @@
 #include "command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "pome/log.h"
 
@@ -117,6 +119,7 @@ pome_status open_model(pome_model **out, const char *path, const common_args *co
 static volatile sig_atomic_t is_interrupted;
 static void (*interrupt_hook)(void *);
 static void *interrupt_arg;
+static int interrupt_pipe[2] = {-1, -1};
 
 static void on_interrupt(int signal_number)
 {
@@ -125,9 +128,13 @@ static void on_interrupt(int signal_number)
         raise(signal_number);
         return;
     }
+    int saved = errno;
     is_interrupted = 1;
+    if (interrupt_pipe[1] >= 0 && write(interrupt_pipe[1], "", 1) < 0)
+        errno = saved; /* full: then it is readable already */
     if (interrupt_hook)
         interrupt_hook(interrupt_arg);
+    errno = saved;
 }
 
 /* Without SA_RESTART: a read that waits for input returns, so that the caller can look at the flag. */
@@ -155,7 +162,17 @@ bool interrupt_happened(void)
 
 void interrupt_forget(void)
 {
+    char drained[64];
+    while (interrupt_pipe[0] >= 0 && read(interrupt_pipe[0], drained, sizeof drained) > 0)
+        continue;
     is_interrupted = 0;
+}
+
+int interrupt_descriptor(void)
+{
+    if (interrupt_pipe[0] < 0 && pipe2(interrupt_pipe, O_CLOEXEC | O_NONBLOCK) != 0)
+        interrupt_pipe[0] = interrupt_pipe[1] = -1;
+    return interrupt_pipe[0];
 }
 
 double now_s(void)

@@ -28,6 +28,9 @@ void interrupt_catch(void (*hook)(void *), void *arg);
 void interrupt_release(void);
 bool interrupt_happened(void);
 void interrupt_forget(void);
+/* Readable once an interrupt happened, until it is forgotten; for poll(). A signal may come just before a read
+ * begins, or be handled by another thread: then no read would return for it. -1 if it cannot be had. */
+int interrupt_descriptor(void);
 enum { EXIT_INTERRUPTED = 130 };
 
 /* A JSON string from any bytes: what is no valid UTF-8 loses its non-ASCII bytes. */

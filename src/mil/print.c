@@ -13,6 +13,7 @@
 typedef struct printer {
     pome_print_fn *fn;
     void *arg;
+    int nesting; /* of compressed constants being written */
     bool *is_written; /* [n_values] constants of the function that have their statement */
     int depth;
     size_t used;
@@ -234,8 +235,12 @@ static bool is_const_statement(const pome_value *v)
     return v->konst && !v->def && v->name[0];
 }
 
+static void put_compressed(printer *p, const pome_op *op);
+
 static void put_const_statement(printer *p, const pome_value *v)
 {
+    if (v->konst && v->konst->encoded_by && v->konst->encoded_by == v->def)
+        put_compressed(p, v->def);
     if (!is_const_statement(v) || p->is_written[v->id])
         return;
     p->is_written[v->id] = true;
@@ -259,6 +264,21 @@ static void put_consts_of_op(printer *p, const pome_op *op)
         put_const_statement(p, op->in[i]);
     for (uint32_t i = 0; i < op->n_blocks; i++)
         put_consts_of_block(p, op->blocks[i]);
+}
+
+static void put_op(printer *p, const pome_op *op);
+
+/* The operation of a compressed constant, which passes take out of its block. Encodings nest a few levels; the
+ * bound is against files that nest thousands. */
+static void put_compressed(printer *p, const pome_op *op)
+{
+    enum { NESTING_MAX = 16 };
+    if (p->is_written[op->out[0]->id] || p->nesting == NESTING_MAX)
+        return;
+    p->nesting++;
+    put_consts_of_op(p, op);
+    put_op(p, op);
+    p->nesting--;
 }
 
 static void put_consts_of_block(printer *p, const pome_block *b)
@@ -329,8 +349,6 @@ static void put_arguments(printer *p, const pome_op *op)
     put(p, ")");
 }
 
-static void put_op(printer *p, const pome_op *op);
-
 static void put_block(printer *p, const pome_block *b)
 {
     put(p, "\n");
@@ -349,6 +367,12 @@ static void put_block(printer *p, const pome_block *b)
 
 static void put_op(printer *p, const pome_op *op)
 {
+    if (op->def->flags & POME_OP_CONSTEXPR) {
+        if (p->is_written[op->out[0]->id])
+            return;
+        for (uint32_t i = 0; i < op->n_out; i++)
+            p->is_written[op->out[i]->id] = true;
+    }
     put_indent(p);
     put_typed(p, op->out, op->n_out);
     put(p, op->n_out ? " = " : "");

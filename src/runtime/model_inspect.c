@@ -69,15 +69,18 @@ static const pome_const *codes_of(const pome_op *op)
     return NULL;
 }
 
-/* Bytes of a constant as stored; encodings may be nested. */
-static uint64_t stored_bytes(const pome_const *k)
+/* Encodings nest a few levels (a sparse one of a palette with scaled entries); files may claim more. */
+enum { NESTING_MAX = 8 };
+
+/* Bytes of a constant as stored. */
+static uint64_t stored_bytes(const pome_const *k, int nesting)
 {
     uint64_t sum = 0;
     if (!k->encoded_by)
         return k->size_bytes;
-    for (uint32_t i = 0; i < k->encoded_by->n_in; i++)
+    for (uint32_t i = 0; i < k->encoded_by->n_in && nesting < NESTING_MAX; i++)
         if (k->encoded_by->in[i]->konst)
-            sum += stored_bytes(k->encoded_by->in[i]->konst);
+            sum += stored_bytes(k->encoded_by->in[i]->konst, nesting + 1);
     return sum;
 }
 
@@ -125,7 +128,7 @@ static bool add_constant(survey *s, const pome_const *k)
         memcpy(s->kinds[s->n_kinds++].kind, kind, sizeof kind);
     s->kinds[i].n++;
     s->kinds[i].n_elements += (uint64_t)pome_tensor_count(&k->t);
-    s->kinds[i].size_bytes += stored_bytes(k);
+    s->kinds[i].size_bytes += stored_bytes(k, 0);
     return true;
 }
 

@@ -1,0 +1,149 @@
+"""`pome run --interactive` on a terminal of its own, and with lines from a pipe."""
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import POME
+
+
+class Terminal:
+    def __init__(self, command, environment):
+        master, slave = pty.openpty()
+        self.master, self.seen = master, ""
+        self.child = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment, close_fds=True,
+                                      start_new_session=True, preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0))
+        os.close(slave)
+
+    def expect(self, pattern, timeout=30):
+        """Waits for the pattern in what was not matched yet; gives the text up to its end."""
+        end = time.monotonic() + timeout
+        while True:
+            found = re.search(pattern, self.seen)
+            if found:
+                text, self.seen = self.seen[: found.end()], self.seen[found.end():]
+                return text
+            left = end - time.monotonic()
+            assert left > 0, f"no {pattern!r} in {self.seen!r}"
+            if select.select([self.master], [], [], left)[0]:
+                try:
+                    self.seen += os.read(self.master, 4096).decode(errors="replace")
+                except OSError:
+                    pytest.fail(f"ended before {pattern!r}: {self.seen!r}")
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def close(self):
+        code = self.child.wait(timeout=30)
+        os.close(self.master)
+        return code
+
+
+@pytest.fixture
+def terminal(environment, package, tokenizer):
+    made = []
+
+    def start(*args):
+        command = [POME, "run", str(package), "--interactive", "--tokenizer", str(tokenizer), "--temperature", "0", "--raw", *args]
+        made.append(Terminal(command, dict(environment, TERM="xterm")))
+        return made[-1]
+
+    yield start
+    for t in made:
+        if t.child.poll() is None:
+            t.child.kill()
+            t.child.wait()
+
+
+def test_answers_and_quits(terminal):
+    t = terminal("-n", "5")
+    t.expect("> ")
+    t.type("The quick\r")
+    t.expect(r"\n")
+    t.expect("> ")
+    t.type("/stats\r")
+    assert "decode     5 tokens" in t.expect(r"contract .*\n")
+    t.expect("> ")
+    t.type("/quit\r")
+    assert t.close() == 0
+
+
+def test_unknown_command_and_reset(terminal):
+    t = terminal("-n", "2")
+    t.expect("> ")
+    t.type("/rest\r")
+    t.expect("did you mean /reset")
+    t.expect("> ")
+    t.type("/stats\r")
+    t.expect("there was no answer yet")
+    t.type("/reset\r")
+    t.expect("the conversation is forgotten")
+    t.type("\x04")  # end of input
+    assert t.close() == 0
+
+
+def test_interrupt_at_the_prompt_drops_the_line(terminal):
+    t = terminal("-n", "2")
+    for _ in range(3):
+        t.expect("> ")
+        t.type("half a line\x03")
+    t.expect("> ")
+    t.type("/quit\r")
+    assert t.close() == 0
+
+
+def test_interrupt_stops_the_answer_not_the_program(terminal):
+    t = terminal("-n", "100000", "--ignore-eos", "--context", "120")
+    t.expect("> ")
+    t.type("The quick\r")
+    t.expect(r"\n.")
+    t.type("\x03")
+    t.expect("> ")
+    t.type("/quit\r")
+    assert t.close() == 0
+
+
+def test_history(terminal):
+    t = terminal("-n", "1")
+    t.expect("> ")
+    t.type("/stats\r")
+    t.expect("there was no answer yet")
+    t.expect("> ")
+    t.type("\x1b[A\r")  # the line above
+    t.expect("there was no answer yet")
+    t.type("/quit\r")
+    assert t.close() == 0
+
+
+def test_lines_from_a_pipe(pome, package, tokenizer):
+    args = ["run", package, "--interactive", "--tokenizer", tokenizer, "--temperature", "0", "--raw", "-n", 4]
+    done = pome(*args, input="The quick\n\n/reset\nThe quick\n")
+    assert done.returncode == 0
+    first = done.stdout[: len(done.stdout) // 2]
+    assert done.stdout == first * 2 and first.strip()
+    answers = [json.loads(line) for line in pome(*args, "--json", input="The quick\nThe quick\n").stdout.splitlines()]
+    assert [a["new_tokens"] for a in answers] == [4, 4]
+
+
+def test_conversation_reuses_what_is_cached(pome, package, tokenizer):
+    args = ["run", package, "--interactive", "--tokenizer", tokenizer, "--temperature", "0", "-n", 3, "--json"]
+    done = pome(*args, input="hi\nhi\n")
+    first, second = [json.loads(line) for line in done.stdout.splitlines()]
+    assert first["reused_tokens"] == 0
+    assert second["prompt_tokens"] > first["prompt_tokens"]  # the conversation so far is part of it
+    assert second["reused_tokens"] >= first["prompt_tokens"] - 1
+
+
+def test_full_context_goes_on(pome, package, tokenizer):
+    args = ["run", package, "--interactive", "--tokenizer", tokenizer, "--temperature", "0", "--raw", "-n", 1]
+    done = pome(*args, input="x " * 300 + "\nhello\n")
+    assert done.returncode == 0
+    assert "the context holds 128" in done.stderr and "/reset" in done.stderr
+    assert done.stdout.strip() != ""

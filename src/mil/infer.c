@@ -41,6 +41,8 @@ static uint64_t load_bits(const uint8_t *bytes, uint64_t bit, unsigned bits)
 /* Position of row-major element i, in elements from data. */
 static int64_t offset_of(const pome_tensor *t, int64_t i)
 {
+    if (t->rank <= 1)
+        return t->rank ? i * t->stride[0] : 0;
     int64_t offset = 0;
     for (int32_t a = t->rank - 1; a >= 0; a--) {
         int64_t n = t->shape[a] > 0 ? t->shape[a] : 1;
@@ -50,16 +52,28 @@ static int64_t offset_of(const pome_tensor *t, int64_t i)
     return offset;
 }
 
-#define LOAD(type, p) (memcpy(&u.type, (p), sizeof u.type), u.type)
-
-int64_t pome_tensor_int_at(const pome_tensor *t, int64_t i)
+/* Sub-byte tensors are contiguous by definition. */
+static int64_t code_at(const pome_tensor *t, int64_t i)
 {
-    int32_t v;
-    if (t->dtype == POME_DTYPE_I32 && (t->rank == 0 || (t->rank == 1 && t->stride[0] == 1))) {
-        memcpy(&v, (const char *)t->data + 4 * i, 4);
-        return v;
-    }
+    uint32_t bits = pome_dtype_bits(t->dtype);
+    int64_t code = (int64_t)load_bits(t->data, (uint64_t)i * bits, bits);
+    return t->dtype == POME_DTYPE_I4 ? (code ^ 8) - 8 : code;
+}
+
+static int64_t saturated(double d)
+{
+    if (d != d)
+        return 0;
+    return d >= 9223372036854775808.0 ? INT64_MAX : d < -9223372036854775808.0 ? INT64_MIN : (int64_t)d;
+}
+
+#define LOAD(type, at) (memcpy(&u.type, (const char *)t->data + (at) * (int64_t)sizeof u.type, sizeof u.type), u.type)
+
+int64_t pome_tensor_int_at_any(const pome_tensor *t, int64_t i)
+{
     union {
+        int8_t s8;
+        uint8_t u8;
         int16_t s16;
         uint16_t u16;
         int32_t s32;
@@ -67,49 +81,46 @@ int64_t pome_tensor_int_at(const pome_tensor *t, int64_t i)
         int64_t s64;
         uint64_t u64;
     } u;
-    uint32_t bits = pome_dtype_bits(t->dtype);
-    if (bits && bits < 8) { /* contiguous by definition */
-        int64_t code = (int64_t)load_bits(t->data, (uint64_t)i * bits, bits);
-        return t->dtype == POME_DTYPE_I4 ? (code ^ 8) - 8 : code;
-    }
-    const char *p = (const char *)t->data + offset_of(t, i) * (int64_t)(bits / 8);
+    int64_t at = offset_of(t, i);
     switch (t->dtype) {
-    case POME_DTYPE_BOOL: return *p != 0;
-    case POME_DTYPE_I8: return *(const int8_t *)p;
-    case POME_DTYPE_U8: return *(const uint8_t *)p;
-    case POME_DTYPE_I16: return LOAD(s16, p);
-    case POME_DTYPE_U16: return LOAD(u16, p);
-    case POME_DTYPE_I32: return LOAD(s32, p);
-    case POME_DTYPE_U32: return LOAD(u32, p);
-    case POME_DTYPE_I64: return LOAD(s64, p);
-    case POME_DTYPE_U64: return LOAD(u64, p) > INT64_MAX ? INT64_MAX : (int64_t)u.u64;
-    default: break;
+    case POME_DTYPE_BOOL: return LOAD(u8, at) != 0;
+    case POME_DTYPE_I8: return LOAD(s8, at);
+    case POME_DTYPE_U8: return LOAD(u8, at);
+    case POME_DTYPE_I16: return LOAD(s16, at);
+    case POME_DTYPE_U16: return LOAD(u16, at);
+    case POME_DTYPE_I32: return LOAD(s32, at);
+    case POME_DTYPE_U32: return LOAD(u32, at);
+    case POME_DTYPE_I64: return LOAD(s64, at);
+    case POME_DTYPE_U64: return LOAD(u64, at) > INT64_MAX ? INT64_MAX : (int64_t)u.u64;
+    case POME_DTYPE_I4:
+    case POME_DTYPE_U1:
+    case POME_DTYPE_U2:
+    case POME_DTYPE_U3:
+    case POME_DTYPE_U4:
+    case POME_DTYPE_U6: return code_at(t, i);
+    default: return saturated(pome_tensor_float_at(t, i));
     }
-    double d = pome_tensor_float_at(t, i);
-    if (d != d)
-        return 0;
-    return d >= 9223372036854775808.0 ? INT64_MAX : d < -9223372036854775808.0 ? INT64_MIN : (int64_t)d;
 }
 
 double pome_tensor_float_at(const pome_tensor *t, int64_t i)
 {
     union {
+        uint8_t u8;
         uint16_t u16;
         float f32;
         double f64;
     } u;
-    const char *p = (const char *)t->data;
-    if (!pome_dtype_is_float(t->dtype))
-        return t->dtype == POME_DTYPE_STRING || t->dtype == POME_DTYPE_NONE ? 0 : (double)pome_tensor_int_at(t, i);
-    p += offset_of(t, i) * (int64_t)(pome_dtype_bits(t->dtype) / 8);
+    int64_t at = offset_of(t, i);
     switch (t->dtype) {
-    case POME_DTYPE_F16: return (double)pome_f16_to_f32(LOAD(u16, p));
-    case POME_DTYPE_F32: return (double)LOAD(f32, p);
-    case POME_DTYPE_F64: return LOAD(f64, p);
-    case POME_DTYPE_BF16: return (double)pome_bf16_to_f32(LOAD(u16, p));
-    case POME_DTYPE_F8E4M3FN: return (double)pome_f8e4m3fn_to_f32(*(const uint8_t *)p);
-    case POME_DTYPE_F8E5M2: return (double)pome_f8e5m2_to_f32(*(const uint8_t *)p);
-    default: return 0;
+    case POME_DTYPE_F16: return (double)pome_f16_to_f32(LOAD(u16, at));
+    case POME_DTYPE_F32: return (double)LOAD(f32, at);
+    case POME_DTYPE_F64: return LOAD(f64, at);
+    case POME_DTYPE_BF16: return (double)pome_bf16_to_f32(LOAD(u16, at));
+    case POME_DTYPE_F8E4M3FN: return (double)pome_f8e4m3fn_to_f32(LOAD(u8, at));
+    case POME_DTYPE_F8E5M2: return (double)pome_f8e5m2_to_f32(LOAD(u8, at));
+    case POME_DTYPE_NONE:
+    case POME_DTYPE_STRING: return 0;
+    default: return (double)pome_tensor_int_at_any(t, i);
     }
 }
 
@@ -297,7 +308,7 @@ static bool broadcast_dim(pome_infer *c, int64_t a, int64_t b, int64_t *out)
 
 pome_status pome_infer_broadcast(pome_infer *c, const pome_type *a, const pome_type *b, pome_type *out, pome_error *err)
 {
-    const pome_type *l = a->rank >= b->rank ? a : b, *s = l == a ? b : a;
+    const pome_type *l = a->rank >= b->rank ? a : b, *s = l == a ? b : a; /* longer, shorter */
     int32_t skip = l->rank - s->rank;
     int64_t dim[POME_MAX_RANK];
     for (int32_t i = 0; i < l->rank; i++) {

@@ -2,6 +2,8 @@
 #ifndef POME_MIL_INFER_H
 #define POME_MIL_INFER_H
 
+#include <string.h>
+
 #include "base/error.h"
 #include "mil/opdef.h"
 #include "mil/program.h"
@@ -33,7 +35,15 @@ static inline bool pome_infer_at_load(const pome_infer *c)
 /* ---- contents ---- */
 /* Element i (row-major) of a known tensor of any dtype with numbers: integers of any width, bool, floats (truncated
  * and saturated); strided or contiguous. */
-int64_t pome_tensor_int_at(const pome_tensor *t, int64_t i);
+int64_t pome_tensor_int_at_any(const pome_tensor *t, int64_t i);
+static inline int64_t pome_tensor_int_at(const pome_tensor *t, int64_t i)
+{
+    int32_t v;
+    if (t->dtype != POME_DTYPE_I32 || t->rank > 1)
+        return pome_tensor_int_at_any(t, i);
+    memcpy(&v, (const char *)t->data + 4 * (t->rank ? i * t->stride[0] : 0), 4);
+    return v;
+}
 double pome_tensor_float_at(const pome_tensor *t, int64_t i);
 /* A scalar parameter's value, or dflt when absent. FORMAT error names op and parameter. */
 pome_status pome_infer_int(pome_infer *c, uint32_t param, int64_t dflt, int64_t *out, pome_error *err);

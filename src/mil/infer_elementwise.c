@@ -137,8 +137,9 @@ pome_status pome_infer_clip(pome_infer *c, pome_error *err)
 
 pome_status pome_infer_cast(pome_infer *c, pome_error *err)
 {
-    pome_dtype dtype;
-    POME_TRY(pome_infer_dtype(c, P_cast_dtype, POME_DTYPE_NONE, POME_T_FIB, &dtype, err));
+    pome_dtype dtype = c->op->out[0]->type.dtype; /* at run time: as it was found at load */
+    if (pome_infer_at_load(c) || dtype == POME_DTYPE_NONE)
+        POME_TRY(pome_infer_dtype(c, P_cast_dtype, POME_DTYPE_NONE, POME_T_FIB, &dtype, err));
     POME_TRY(pome_infer_same(c, err));
     c->out[0].dtype = dtype;
     return POME_OK;

@@ -5,7 +5,11 @@
 
 static bool mask_at(const pome_tensor *mask, int32_t i)
 {
-    return mask && pome_tensor_int_at(mask, i) != 0;
+    if (!mask)
+        return false;
+    if (mask->dtype == POME_DTYPE_BOOL && mask->rank == 1)
+        return ((const uint8_t *)mask->data)[i * mask->stride[0]] != 0;
+    return pome_tensor_int_at(mask, i) != 0;
 }
 
 static pome_status slice_fail(const pome_op *op, pome_error *err, const char *what, int64_t found, int32_t axis)
@@ -32,7 +36,7 @@ static void resolve_axis(int64_t n, bool has_begin, int64_t begin, bool has_end,
     int64_t span = step > 0 ? end - begin : begin - end, stride = step > 0 ? step : -step;
     out->begin = begin;
     out->step = step;
-    out->length = span <= 0 ? 0 : 1 + (span - 1) / stride;
+    out->length = span <= 0 ? 0 : stride == 1 ? span : 1 + (span - 1) / stride;
 }
 
 pome_status pome_slice_resolve(const pome_op *op, const pome_tensor *begin, const pome_tensor *end,
@@ -67,10 +71,10 @@ typedef struct slice_params {
     const pome_tensor *stride, *begin_mask, *end_mask, *squeeze_mask; /* NULL: absent */
 } slice_params;
 
-/* Each given parameter must be a vector of x's rank. */
+/* Each given parameter must be a vector of x's rank. After the first two they are constants: once is enough. */
 static pome_status check_params(pome_infer *c, const uint32_t *param, int n, int32_t rank, pome_error *err)
 {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < (pome_infer_at_load(c) ? n : 2); i++) {
         POME_TRY(pome_infer_vector(c, param[i], rank, err));
         const pome_tensor *t = pome_infer_value(c, param[i]);
         if (t && pome_tensor_count(t) != rank)

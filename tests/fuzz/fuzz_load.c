@@ -8,6 +8,7 @@
 #include "formats/mlpackage.h"
 #include "mil/load.h"
 #include "mil/print.h"
+#include "spec_mutator.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,6 +7,7 @@
 #include "mil/load.h"
 #include "passes/pass.h"
 #include "runtime/exec.h"
+#include "spec_mutator.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -273,7 +273,9 @@ int options_parse(const verb *v, int argc, char **argv, void *args, const char *
         fprintf(stderr, "pome: out of memory\n");
         return 1;
     }
-    status = apply_environment(v, args);
+    status = config_apply(v, args);
+    if (status == 0)
+        status = apply_environment(v, args);
     while (status == 0 && p.at < argc) {
         const char *arg = argv[p.at++];
         if (is_verbatim || arg[0] != '-' || !arg[1])
@@ -292,5 +294,6 @@ void options_free(const verb *v, void *args, const char **operands)
     for (const option *o = v->options; o->name; o++)
         if (o->kind == OPTION_LIST)
             free(((option_list *)((char *)args + o->offset))->items);
+    free(((common_args *)args)->config);
     free(operands);
 }

@@ -39,6 +39,7 @@ typedef struct common_args {
     bool json, quiet, verbose, help, help_man;
     int64_t threads;
     int numerics;
+    char *config; /* the config file's text, into which settings may point */
 } common_args;
 
 #define OPTION_AT(type, member) offsetof(type, common.member)
@@ -78,6 +79,9 @@ enum { EXIT_USAGE = 2 };
  * *operands (malloc'ed), lists into malloc'ed arrays; both live until options_free. 0 or EXIT_USAGE. */
 int options_parse(const verb *v, int argc, char **argv, void *args, const char ***operands, int *n_operands);
 void options_free(const verb *v, void *args, const char **operands);
+/* Settings of the config file, lower than the environment: $XDG_CONFIG_HOME/pome/config or ~/.config/pome/config,
+ * lines of NAME = VALUE or VERB.NAME = VALUE, # begins a comment. 0 (also without a file) or EXIT_USAGE. */
+int config_apply(const verb *v, void *args);
 /* Sets one option from text; false with a reason. Exposed for the tests. */
 bool option_set(const option *o, void *args, const char *text, char *reason, size_t reason_size);
 

@@ -399,8 +399,8 @@ const verb verb_run = {
         "becomes the user's message of it, unless --raw is given.\n\n"
         "The tokenizer is looked for with --tokenizer, inside the package, beside it, and in the local Hub cache under "
         "the repository that the package names (HF_HUB_CACHE, HF_HOME). With --ids and --print-ids none is needed.\n\n"
-        "Settings come from the option, from the environment (POME_TEMPERATURE for --temperature), and from the "
-        "default, in this order. A full context ends the answer with a note and exit status 0.",
+        "Settings come from the option, from the environment (POME_TEMPERATURE for --temperature), from the config file "
+        "(~/.config/pome/config with lines like run.temperature = 0.5), and from the default, in this order. A full context ends the answer with a note and exit status 0.",
     .options = options,
     .examples = examples,
     .n_operands_min = 1,

@@ -81,6 +81,26 @@ def test_settings_from_the_environment(pome, package):
     assert done.returncode == 2 and "environment variable POME_MAX_NEW_TOKENS: 'three' is not a whole number" in done.stderr
 
 
+def test_settings_from_the_config_file(pome, package, tmp_path):
+    ids = ["run", package, "--ids", "1,2,3", "--print-ids", "--ignore-eos"]
+    config = tmp_path / ".config" / "pome" / "config"
+    config.parent.mkdir(parents=True)
+    config.write_text("# settings\n\nrun.max-new-tokens = 3\n  temperature=0\r\nthreads = 1\ntokenize.tokenizer = elsewhere\n")
+    first = pome(*ids)
+    assert first.returncode == 0 and len(first.stdout.split()) == 3, first.stderr
+    assert first.stdout == pome(*ids).stdout  # temperature 0
+    assert len(pome(*ids, env={"POME_MAX_NEW_TOKENS": "4"}).stdout.split()) == 4
+    assert len(pome(*ids, "-n", 5, env={"POME_MAX_NEW_TOKENS": "4"}).stdout.split()) == 5
+    assert pome("inspect", package).returncode == 0  # settings of other verbs are none of its business
+    other = tmp_path / "xdg" / "pome" / "config"
+    other.parent.mkdir(parents=True)
+    for text, part in (("nothing", "expected NAME = VALUE"), ("no-such = 1", "no setting 'no-such'"), ("run.no-such = 1", "no setting 'no-such'"),
+                       ("dance.top-k = 1", "no setting 'dance'"), ("\ntop-k = many", ":2: 'many' is not a whole number")):
+        other.write_text(text)
+        done = pome(*ids, env={"XDG_CONFIG_HOME": str(tmp_path / "xdg")})
+        assert done.returncode == 2 and part in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_man_page(pome, verb):
     done = pome(verb, "--help-man")

@@ -41,7 +41,8 @@ typedef struct model {
 static void describe(model *m, const pome_feature *in, uint32_t n_in, const pome_feature *states, uint32_t n_states)
 {
     memcpy(m->inputs, in, n_in * sizeof *in);
-    memcpy(m->states, states, n_states * sizeof *states);
+    if (n_states > 0)
+        memcpy(m->states, states, n_states * sizeof *states);
     m->outputs[0] = (pome_feature){.name = "y", .description = "", .dtype = POME_DTYPE_F16, .rank = -1};
     m->info = (pome_function_info){"main", n_in, 1, n_states, m->inputs, m->outputs, m->states};
 }

@@ -243,6 +243,8 @@ static void test_help_shows_the_table(void **state)
 
 int main(void)
 {
+    unsetenv("HOME"); /* no config file of the user's */
+    unsetenv("XDG_CONFIG_HOME");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),       cmocka_unit_test(test_forms),
         cmocka_unit_test(test_refusals),     cmocka_unit_test(test_help_needs_no_operands),

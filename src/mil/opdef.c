@@ -43,7 +43,7 @@ const pome_opdef *pome_opdef_find(const char *name)
 {
     for (int i = 1; i <= POME_OP_COUNT; i++)
         if (defs[i].name[0] == name[0] && strcmp(defs[i].name, name) == 0)
-            return &defs[i];
+            return strncmp(name, "pome_", 5) == 0 ? NULL : &defs[i];
     return NULL;
 }
 

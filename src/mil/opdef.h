@@ -91,7 +91,8 @@ struct pome_opdef {
 typedef struct pome_opdef pome_opdef;
 
 const pome_opdef *pome_opdef_get(pome_op_id id);
-const pome_opdef *pome_opdef_find(const char *name); /* NULL if the set has no such operator */
+/* NULL if the set has no such operator. Operators that only passes make (pome_*) are not found by name. */
+const pome_opdef *pome_opdef_find(const char *name);
 uint32_t pome_opdef_type_bit(pome_dtype dtype);        /* the POME_T_ bit of a dtype */
 int pome_opdef_param(const pome_opdef *def, const char *name); /* -1: none */
 

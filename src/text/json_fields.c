@@ -6,6 +6,46 @@
 #include "base/file.h"
 #include "text/vocab.h"
 
+/* Whole numbers that were decoded as reals become integers again; jansson bounds the depth. */
+static int restore_integers(json_t *v)
+{
+    void *i;
+    int failed = 0;
+    json_t *child;
+    for (i = json_object_iter(v); i && !failed; i = json_object_iter_next(v, i)) {
+        child = json_object_iter_value(i);
+        double x = json_real_value(child);
+        if (json_is_real(child) && x >= -9e15 && x <= 9e15 && x == (double)(json_int_t)x)
+            failed = json_object_iter_set_new(v, i, json_integer((json_int_t)x));
+        else
+            failed = restore_integers(child);
+    }
+    for (size_t k = 0; k < json_array_size(v) && !failed; k++) {
+        child = json_array_get(v, k);
+        double x = json_real_value(child);
+        if (json_is_real(child) && x >= -9e15 && x <= 9e15 && x == (double)(json_int_t)x)
+            failed = json_array_set_new(v, k, json_integer((json_int_t)x));
+        else
+            failed = restore_integers(child);
+    }
+    return failed;
+}
+
+/* tokenizer_config.json says "no limit" as model_max_length: 1000000000000000019884624838656. */
+static json_t *load_json(pome_bytes b, json_error_t *why)
+{
+    const char *text = b.len ? (const char *)b.ptr : "";
+    json_t *root = json_loadb(text, b.len, JSON_ALLOW_NUL, why);
+    if (root || json_error_code(why) != json_error_numeric_overflow)
+        return root;
+    root = json_loadb(text, b.len, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, why);
+    if (root && restore_integers(root) != 0) {
+        json_decref(root);
+        root = NULL;
+    }
+    return root;
+}
+
 pome_status pome_json_read(json_t **out, const char *path, size_t max_bytes, pome_error *err)
 {
     pome_mapping *mapping;
@@ -18,7 +58,7 @@ pome_status pome_json_read(json_t **out, const char *path, size_t max_bytes, pom
     else if (pome_bytes_is_lfs_pointer(b))
         status = pome_fail(err, POME_ERR_FORMAT, "%s: a Git LFS pointer, not the file itself (download it again)",
                            path);
-    else if (!(*out = json_loadb(b.len ? (const char *)b.ptr : "", b.len, JSON_ALLOW_NUL, &why)))
+    else if (!(*out = load_json(b, &why)))
         status = pome_fail_at(err, POME_ERR_FORMAT, (uint64_t)(why.position < 0 ? 0 : why.position),
                               "%s:%d:%d: not JSON: %s", path, why.line, why.column, why.text);
     pome_mapping_release(&mapping);

@@ -1,0 +1,172 @@
+#include "formats/mlpackage_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+const char *const pome_mlpackage_weights_name = "@model_path/weights/weight.bin";
+
+#define MODEL_DIR "Data/com.apple.CoreML"
+
+static pome_status no_memory(pome_error *err)
+{
+    return pome_fail_nomem(err, 0, "a path");
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind, (void)at;
+    return remove(path);
+}
+
+static void remove_tree(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Makes a folder and those above it. */
+static pome_status make_folders(pome_arena *arena, const char *path, pome_error *err)
+{
+    char *text = pome_arena_strndup(arena, path, strlen(path));
+    if (!text)
+        return no_memory(err);
+    for (char *p = text + 1;; p++) {
+        if (*p && *p != '/')
+            continue;
+        char kept = *p;
+        *p = '\0';
+        if (mkdir(text, 0777) != 0 && errno != EEXIST)
+            return pome_fail(err, POME_ERR_IO, "%s: cannot create: %s", text, strerror(errno));
+        *p = kept;
+        if (!kept)
+            return POME_OK;
+    }
+}
+
+static pome_status check_space(const char *folder, uint64_t needed, pome_error *err)
+{
+    struct statvfs fs;
+    if (statvfs(folder, &fs) != 0)
+        return POME_OK; /* unknown: writing will tell */
+    uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (available < needed)
+        return pome_fail(err, POME_ERR_IO, "%s: the package needs %llu MB, %llu MB are free", folder,
+                         (unsigned long long)(needed / 1000000 + 1), (unsigned long long)(available / 1000000));
+    return POME_OK;
+}
+
+pome_status pome_mlpackage_writer_open(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes, bool force,
+                                       bool resume, pome_arena *arena, pome_error *err)
+{
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    pome_mlpackage_writer w = {.arena = arena, .final_path = pome_arena_strndup(arena, path, len)};
+    w.work_path = pome_arena_printf(arena, "%.*s.partial", (int)len, path);
+    w.weights_path = w.work_path ? pome_arena_printf(arena, "%s/" MODEL_DIR "/weights/weight.bin", w.work_path) : NULL;
+    if (!w.final_path || !w.weights_path)
+        return no_memory(err);
+    if (pome_path_exists(w.final_path) && !force)
+        return pome_fail(err, POME_ERR_ARG, "%s exists: choose another name, or --force replaces it", w.final_path);
+    if (!resume && pome_path_exists(w.work_path))
+        remove_tree(w.work_path);
+    const char *weights = pome_arena_printf(arena, "%s/" MODEL_DIR "/weights", w.work_path);
+    if (!weights)
+        return no_memory(err);
+    bool is_new = !pome_path_exists(w.work_path);
+    POME_TRY(make_folders(arena, weights, err));
+    if (!pome_path_exists(w.weights_path)) {
+        pome_status status = check_space(w.work_path, needed_bytes, err);
+        if (status != POME_OK) {
+            if (is_new)
+                remove_tree(w.work_path);
+            return status;
+        }
+    }
+    *out = w;
+    return POME_OK;
+}
+
+/* A UUID's text from an item's name: 128 bits of FNV-1a, marked as version 8 (the maker's own scheme). */
+static void identifier_of(char out[37], const char *name)
+{
+    uint64_t h[2] = {14695981039346656037u, 0x6c62272e07bb0142u};
+    for (int i = 0; i < 2; i++)
+        for (const char *p = name; *p; p++)
+            h[i] = (h[i] ^ (unsigned char)*p) * 1099511628211u;
+    snprintf(out, 37, "%08x-%04x-8%03x-%04x-%012llx", (unsigned)(h[0] >> 32), (unsigned)(h[0] >> 16 & 0xffff),
+             (unsigned)(h[0] & 0xfff), (unsigned)(0x8000 | (h[1] >> 48 & 0x3fff)),
+             (unsigned long long)(h[1] & 0xffffffffffff));
+}
+
+static const char *manifest_text(pome_arena *arena, bool has_weights)
+{
+    char model[37], weights[37];
+    identifier_of(model, "com.apple.CoreML/model.mlmodel");
+    identifier_of(weights, "com.apple.CoreML/weights");
+    static const char item[] = "        \"%s\": {\n"
+                               "            \"author\": \"com.apple.CoreML\",\n"
+                               "            \"description\": \"CoreML Model %s\",\n"
+                               "            \"name\": \"%s\",\n"
+                               "            \"path\": \"com.apple.CoreML/%s\"\n"
+                               "        }%s\n";
+    const char *a = pome_arena_printf(arena, item, model, "Specification", "model.mlmodel", "model.mlmodel",
+                                      has_weights ? "," : "");
+    const char *b = has_weights ? pome_arena_printf(arena, item, weights, "Weights", "weights", "weights", "") : "";
+    if (!a || !b)
+        return NULL;
+    return pome_arena_printf(arena,
+                             "{\n    \"fileFormatVersion\": \"1.0.0\",\n    \"itemInfoEntries\": {\n%s%s    },\n"
+                             "    \"rootModelIdentifier\": \"%s\"\n}\n",
+                             a, b, model);
+}
+
+pome_status pome_mlpackage_writer_finish_model(const pome_mlpackage_writer *w, pome_bytes model, bool has_weights,
+                                               pome_error *err)
+{
+    const char *path = pome_arena_printf(w->arena, "%s/" MODEL_DIR "/model.mlmodel", w->work_path);
+    const char *manifest = manifest_text(w->arena, has_weights);
+    if (!path || !manifest)
+        return no_memory(err);
+    POME_TRY(pome_file_write(path, model.ptr, model.len, err));
+    return pome_mlpackage_writer_add_file(w, "Manifest.json", (pome_bytes){(const uint8_t *)manifest, strlen(manifest)},
+                                          err);
+}
+
+pome_status pome_mlpackage_writer_add_file(const pome_mlpackage_writer *w, const char *name, pome_bytes contents,
+                                           pome_error *err)
+{
+    const char *path = pome_arena_printf(w->arena, "%s/%s", w->work_path, name);
+    return path ? pome_file_write(path, contents.ptr, contents.len, err) : no_memory(err);
+}
+
+pome_status pome_mlpackage_writer_commit(const pome_mlpackage_writer *w, pome_error *err)
+{
+    const char *old = pome_arena_printf(w->arena, "%s.old", w->final_path);
+    if (!old)
+        return no_memory(err);
+    bool replaces = pome_path_exists(w->final_path);
+    if (replaces && rename(w->final_path, old) != 0)
+        return pome_fail(err, POME_ERR_IO, "%s: cannot replace: %s", w->final_path, strerror(errno));
+    if (rename(w->work_path, w->final_path) != 0) {
+        int why = errno;
+        if (replaces && rename(old, w->final_path) != 0)
+            why = errno;
+        return pome_fail(err, POME_ERR_IO, "%s: cannot be renamed to %s: %s", w->work_path, w->final_path, strerror(why));
+    }
+    if (replaces)
+        remove_tree(old);
+    return POME_OK;
+}
+
+void pome_mlpackage_writer_discard(const pome_mlpackage_writer *w)
+{
+    remove_tree(w->work_path);
+}

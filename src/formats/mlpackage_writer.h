@@ -1,0 +1,36 @@
+/* Writing a Core ML package. It is made in a folder beside the final one and renamed when it is complete, so that
+ * nothing half-written is ever under the final name. Equal contents give equal bytes: nothing random, no dates. */
+#ifndef POME_FORMATS_MLPACKAGE_WRITER_H
+#define POME_FORMATS_MLPACKAGE_WRITER_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/span.h"
+
+typedef struct pome_mlpackage_writer {
+    pome_arena *arena;        /* borrowed; strings live in it */
+    const char *final_path;   /* "NAME.mlpackage" */
+    const char *work_path;    /* "NAME.mlpackage.partial" */
+    const char *weights_path; /* of the weight file, in the work folder */
+} pome_mlpackage_writer;
+
+/* What programs call the weight file. */
+extern const char *const pome_mlpackage_weights_name;
+
+/* Makes the folders. An existing final path is an error unless `force` (it is replaced at the end); work left over
+ * from an earlier call is removed unless `resume`. needed_bytes: checked against the free space.
+ * Errors: ARG (it exists), IO. */
+pome_status pome_mlpackage_writer_open(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes, bool force,
+                                       bool resume, pome_arena *arena, pome_error *err);
+/* The model file and Manifest.json. The identifiers in the manifest follow from the items' names. */
+pome_status pome_mlpackage_writer_finish_model(const pome_mlpackage_writer *w, pome_bytes model, bool has_weights,
+                                               pome_error *err);
+/* A file beside Manifest.json. `name` has no slash. */
+pome_status pome_mlpackage_writer_add_file(const pome_mlpackage_writer *w, const char *name, pome_bytes contents,
+                                           pome_error *err);
+/* Gives the work folder its final name. */
+pome_status pome_mlpackage_writer_commit(const pome_mlpackage_writer *w, pome_error *err);
+/* Removes the work folder. */
+void pome_mlpackage_writer_discard(const pome_mlpackage_writer *w);
+
+#endif

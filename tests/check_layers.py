@@ -20,6 +20,7 @@ ALLOWED = {
     "runtime": ("base", "mil", "passes", "ops", "kernels"),
     "text": ("base", "formats"),
     "llm": ("base", "formats", "text", "runtime"),
+    "convert": ("base", "formats", "mil", "passes", "text"),
 }
 # Files that may include more than their layer.
 EXTRA = [

@@ -1,0 +1,64 @@
+/* From a checkpoint (a Hugging Face folder with safetensors, or a GGUF file) to a Core ML package: an iOS 18 program
+ * with its key/value cache as state. Weights are streamed from the mapped files, a band of rows at a time. */
+#ifndef POME_CONVERT_H
+#define POME_CONVERT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "pome/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pome_quantize {
+    POME_QUANTIZE_DEFAULT = 0, /* KEEP for a GGUF file with quantized tensors, else INT4 */
+    POME_QUANTIZE_NONE,        /* fp16 */
+    POME_QUANTIZE_INT8,        /* symmetric, a scale per block */
+    POME_QUANTIZE_INT4,
+    POME_QUANTIZE_KEEP         /* a GGUF file's own codes and scales; tensors that are not quantized: fp16 */
+} pome_quantize;
+
+/* How far a conversion is. Returning false stops it (CANCELLED). */
+typedef bool pome_convert_progress_fn(void *arg, const char *tensor, uint64_t done_bytes, uint64_t total_bytes);
+
+typedef struct pome_convert_opts {
+    size_t size;           /* sizeof(pome_convert_opts) */
+    pome_quantize quantize;
+    int64_t block;         /* columns per scale; 0: one per row */
+    int64_t context;       /* rows of the cache */
+    bool snake_names;      /* input_ids, causal_mask, key_cache, value_cache */
+    bool search;           /* scales of least squared error, not those of coremltools */
+    bool force;            /* replace what is at the output's path */
+    bool resume;           /* go on with what an interrupted conversion left */
+    bool dry_run;          /* plan only: nothing is written */
+    const char *embedding, *head; /* "fp16", "int8", "int4" or NULL: as `quantize` says */
+    pome_convert_progress_fn *progress; /* NULL: none */
+    void *progress_arg;
+} pome_convert_opts;
+
+POME_API void pome_convert_opts_default(pome_convert_opts *opts); /* DEFAULT, block 32, context 2048, Apple's names */
+
+/* What came of it. */
+typedef struct pome_convert_report {
+    char architecture[64];
+    char quantize[64];          /* "int4, block 32", "kept: Q4_1 170, Q8_0 1" */
+    char tokenizer[64];         /* what was carried over; "" if nothing was found */
+    uint64_t weights_bytes, source_bytes, n_parameters;
+    int64_t n_layers, context, n_vocab;
+    bool is_tied;               /* the embedding serves as head */
+    uint32_t n_tensors;
+    double worst_steps;         /* KEEP: the largest difference from the source's values, in quantization steps */
+} pome_convert_report;
+
+/* `out` ends in ".mlpackage"; nothing is ever half-written under it. report may be NULL.
+ * Errors: UNSUPPORTED (architecture, rotary scaling, activation, element type, by name), FORMAT (damaged source; shapes
+ * that do not fit the configuration), ARG (out exists; options), IO (missing files; disk), CANCELLED. */
+POME_API POME_NODISCARD pome_status pome_convert(const char *source, const char *out, const pome_convert_opts *opts,
+                                                 pome_convert_report *report, pome_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,373 @@
+#include "convert/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+/* What the parts are called. A post norm takes the name of the MLP's norm in families that have both. */
+static const struct {
+    const char *hf, *gguf;
+} part_names[POME_PART_COUNT] = {
+    [POME_PART_EMBEDDING] = {"model.embed_tokens", "token_embd"},
+    [POME_PART_HEAD] = {"lm_head", "output"},
+    [POME_PART_NORM] = {"model.norm", "output_norm"},
+    [POME_PART_QUERY] = {"self_attn.q_proj", "attn_q"},
+    [POME_PART_KEY] = {"self_attn.k_proj", "attn_k"},
+    [POME_PART_VALUE] = {"self_attn.v_proj", "attn_v"},
+    [POME_PART_OUT] = {"self_attn.o_proj", "attn_output"},
+    [POME_PART_GATE] = {"mlp.gate_proj", "ffn_gate"},
+    [POME_PART_UP] = {"mlp.up_proj", "ffn_up"},
+    [POME_PART_DOWN] = {"mlp.down_proj", "ffn_down"},
+    [POME_PART_ATTENTION_NORM] = {"input_layernorm", "attn_norm"},
+    [POME_PART_MLP_NORM] = {"post_attention_layernorm", "ffn_norm"},
+    [POME_PART_QUERY_NORM] = {"self_attn.q_norm", "attn_q_norm"},
+    [POME_PART_KEY_NORM] = {"self_attn.k_norm", "attn_k_norm"},
+    [POME_PART_ATTENTION_POST_NORM] = {"post_attention_layernorm", "post_attention_norm"},
+    [POME_PART_MLP_POST_NORM] = {"post_feedforward_layernorm", "post_ffw_norm"},
+};
+
+static const char *stem_of(const pome_checkpoint *c, pome_part part)
+{
+    if (c->is_gguf)
+        return part_names[part].gguf;
+    if (part == POME_PART_MLP_NORM && c->config.family->has_post_norms)
+        return "pre_feedforward_layernorm";
+    return part_names[part].hf;
+}
+
+static const char *name_of(const pome_checkpoint *c, pome_part part, int64_t layer, bool is_bias)
+{
+    const char *kind = is_bias ? "bias" : "weight", *stem = stem_of(c, part);
+    if (part < POME_PART_QUERY)
+        return pome_arena_printf(c->arena, "%s.%s", stem, kind);
+    return pome_arena_printf(c->arena, c->is_gguf ? "blk.%lld.%s.%s" : "model.layers.%lld.%s.%s", (long long)layer, stem,
+                             kind);
+}
+
+static bool is_norm(pome_part part)
+{
+    return part == POME_PART_NORM || part >= POME_PART_ATTENTION_NORM;
+}
+
+static pome_status find_tensor(const pome_checkpoint *c, const char *name, pome_weight *out, bool *found, pome_error *err)
+{
+    *found = true;
+    if (c->is_gguf) {
+        const pome_gguf_tensor *t = pome_strmap_get(&c->gguf_names, pome_str_of(name));
+        if (t)
+            return pome_weight_from_gguf(out, t, name, pome_mapping_bytes(c->gguf.mapping), err);
+    } else {
+        const pome_safetensor *t = pome_safetensors_find(&c->tensors, name);
+        if (t)
+            return pome_weight_from_safetensor(out, t, err);
+    }
+    *found = false;
+    return POME_OK;
+}
+
+/* ---- shapes ---- */
+
+/* [rows, columns] that a part must have; rows 0: any. */
+static void wanted_shape(const pome_checkpoint *c, pome_part part, int64_t *rows, int64_t *cols)
+{
+    const pome_lm_config *k = &c->config;
+    int64_t q = k->n_heads * k->head_dim, kv = k->n_kv_heads * k->head_dim;
+    *rows = 1;
+    *cols = k->hidden;
+    switch (part) {
+    case POME_PART_EMBEDDING: *rows = 0; return;
+    case POME_PART_HEAD: *rows = c->n_vocab; return;
+    case POME_PART_QUERY: *rows = q; return;
+    case POME_PART_KEY:
+    case POME_PART_VALUE: *rows = kv; return;
+    case POME_PART_OUT:
+        *rows = k->hidden;
+        *cols = q;
+        return;
+    case POME_PART_GATE:
+    case POME_PART_UP: *rows = k->ffn; return;
+    case POME_PART_DOWN:
+        *rows = k->hidden;
+        *cols = k->ffn;
+        return;
+    case POME_PART_QUERY_NORM:
+    case POME_PART_KEY_NORM: *cols = k->head_dim; return;
+    default: return;
+    }
+}
+
+static pome_status check_shape(const pome_checkpoint *c, pome_part part, bool is_bias, const pome_weight *w,
+                               pome_error *err)
+{
+    int64_t rows, cols;
+    wanted_shape(c, part, &rows, &cols);
+    bool is_vector = is_bias || is_norm(part);
+    if (is_bias) {
+        cols = rows;
+        rows = 1;
+    }
+    if (w->rank == (is_vector ? 1 : 2) && w->n_cols == cols && (rows == 0 || w->n_rows == rows))
+        return POME_OK;
+    return pome_fail(err, POME_ERR_FORMAT,
+                     "tensor \"%s\" has shape [%" PRId64 ", %" PRId64 "], the configuration asks for [%" PRId64 ", %" PRId64
+                     "]",
+                     w->name, w->n_rows, w->n_cols, rows, cols);
+}
+
+pome_status pome_checkpoint_find(const pome_checkpoint *c, pome_part part, int64_t layer, bool is_bias, pome_weight *out,
+                                 bool *found, pome_error *err)
+{
+    pome_weight w = {0};
+    const char *name = name_of(c, part, layer, is_bias);
+    if (!name)
+        return pome_fail_nomem(err, 0, "a tensor's name");
+    POME_TRY(find_tensor(c, name, &w, found, err));
+    if (!*found)
+        return POME_OK;
+    POME_TRY(check_shape(c, part, is_bias, &w, err));
+    if (is_norm(part) && !is_bias && c->config.family->norm_plus_one && !c->is_gguf)
+        w.plus = 1;
+    if (c->is_gguf && c->config.family->gguf_interleaved && (part == POME_PART_QUERY || part == POME_PART_KEY)) {
+        if (is_bias)
+            return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": biases in interleaved order cannot be converted",
+                             name);
+        w.interleaved_rows = c->config.head_dim;
+    }
+    *out = w;
+    return POME_OK;
+}
+
+/* ---- completeness ---- */
+
+static bool needs(const pome_checkpoint *c, pome_part part)
+{
+    const pome_lm_family *f = c->config.family;
+    if (part == POME_PART_HEAD)
+        return c->has_head;
+    if (part == POME_PART_QUERY_NORM || part == POME_PART_KEY_NORM)
+        return f->has_qk_norm;
+    if (part == POME_PART_ATTENTION_POST_NORM || part == POME_PART_MLP_POST_NORM)
+        return f->has_post_norms;
+    return true;
+}
+
+typedef struct missing_list {
+    char text[600];
+    size_t len;
+    int n_more;
+} missing_list;
+
+static void note_missing(missing_list *m, const char *name)
+{
+    size_t len = strlen(name);
+    if (m->len + len + 3 > sizeof m->text) {
+        m->n_more++;
+        return;
+    }
+    m->len += (size_t)snprintf(m->text + m->len, sizeof m->text - m->len, "%s%s", m->len ? ", " : "", name);
+}
+
+static pome_status check_part(const pome_checkpoint *c, pome_part part, int64_t layer, missing_list *missing,
+                              pome_strmap *used, pome_error *err)
+{
+    for (int is_bias = 0; is_bias < 2; is_bias++) {
+        pome_weight w;
+        bool found = false;
+        POME_TRY(pome_checkpoint_find(c, part, layer, is_bias, &w, &found, err));
+        const char *name = name_of(c, part, layer, is_bias);
+        if (!name)
+            return pome_fail_nomem(err, 0, "a tensor's name");
+        if (found && is_bias && is_norm(part))
+            return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": norms of this family have no bias", name);
+        if (!found && !is_bias)
+            note_missing(missing, name);
+        if (found && !pome_strmap_set(used, pome_str_of(name), missing))
+            return pome_fail_nomem(err, 0, "a tensor's name");
+    }
+    return POME_OK;
+}
+
+/* Tensors that nothing of the graph reads. Old checkpoints carry tables that can be computed; anything else is more
+ * than this architecture has, and leaving it out would give another model. */
+static pome_status check_unused(const pome_checkpoint *c, const pome_strmap *used, pome_error *err)
+{
+    uint64_t n = c->is_gguf ? c->gguf.n_tensors : c->tensors.n_tensors;
+    missing_list extra = {{0}, 0, 0};
+    for (uint64_t i = 0; i < n; i++) {
+        pome_str name = c->is_gguf ? c->gguf.tensors[i].name : pome_str_of(c->tensors.tensors[i].name);
+        const char *text = pome_arena_strndup(c->arena, name.ptr, name.len);
+        if (!text)
+            return pome_fail_nomem(err, name.len, "a tensor's name");
+        bool is_known = strstr(text, "rotary_emb.inv_freq") || strstr(text, "rope_freqs") ||
+                        strcmp(text, "lm_head.weight") == 0 || strcmp(text, "model.embed_positions.weight") == 0;
+        if (!is_known && !pome_strmap_get(used, name))
+            note_missing(&extra, text);
+    }
+    if (extra.len)
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "the checkpoint has tensors that architecture %s does not: %s%s",
+                         c->config.family->model_type, extra.text, extra.n_more ? ", and more" : "");
+    return POME_OK;
+}
+
+static pome_status check_all(pome_checkpoint *c, pome_error *err)
+{
+    missing_list missing = {{0}, 0, 0};
+    pome_strmap used;
+    pome_strmap_init(&used, c->arena);
+    for (int part = 0; part < POME_PART_QUERY; part++)
+        if (needs(c, (pome_part)part))
+            POME_TRY(check_part(c, (pome_part)part, 0, &missing, &used, err));
+    for (int64_t layer = 0; layer < c->config.n_layers; layer++)
+        for (int part = POME_PART_QUERY; part < POME_PART_COUNT; part++)
+            if (needs(c, (pome_part)part))
+                POME_TRY(check_part(c, (pome_part)part, layer, &missing, &used, err));
+    if (missing.len)
+        return pome_fail(err, POME_ERR_FORMAT, "tensors are missing: %s%s", missing.text,
+                         missing.n_more ? ", and more" : "");
+    return check_unused(c, &used, err);
+}
+
+/* ---- opening ---- */
+
+/* The embedding tells the vocabulary; whether it is the head too is decided from the tensors, and the configuration
+ * must not contradict them. */
+static pome_status find_vocabulary(pome_checkpoint *c, pome_error *err)
+{
+    pome_weight w;
+    bool found = false;
+    POME_TRY(pome_checkpoint_find(c, POME_PART_EMBEDDING, 0, false, &w, &found, err));
+    if (!found)
+        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" is missing", name_of(c, POME_PART_EMBEDDING, 0, false));
+    c->n_vocab = w.n_rows;
+    POME_TRY(pome_checkpoint_find(c, POME_PART_HEAD, 0, false, &w, &found, err));
+    c->has_head = found && (c->is_gguf || !c->config.ties);
+    if (found && !c->has_head)
+        pome_log(POME_LOG_WARN, "%s is not used: the configuration says that the embedding is the head", w.name);
+    if (!found && !c->config.ties)
+        pome_log(POME_LOG_WARN, "there is no %s: the embedding serves as head, though the configuration says otherwise",
+                 name_of(c, POME_PART_HEAD, 0, false));
+    return POME_OK;
+}
+
+/* Factors of the rotary frequencies that lie among the tensors. */
+static pome_status read_rope_factors(pome_checkpoint *c, pome_error *err)
+{
+    pome_weight w;
+    bool found = false;
+    POME_TRY(find_tensor(c, "rope_freqs.weight", &w, &found, err));
+    if (!found)
+        return POME_OK;
+    pome_rope *r = &c->config.rope;
+    if (w.rank != 1 || w.n_cols != r->dim / 2)
+        return pome_fail(err, POME_ERR_FORMAT, "tensor \"rope_freqs.weight\" has %" PRId64 " elements, wanted %" PRId64,
+                         w.n_cols, r->dim / 2);
+    float *narrow = POME_NEW_ARRAY(c->arena, float, (size_t)w.n_cols);
+    double *factors = POME_NEW_ARRAY(c->arena, double, (size_t)w.n_cols);
+    if (!narrow || !factors)
+        return pome_fail_nomem(err, (size_t)w.n_cols * 8, "rotary factors");
+    pome_weight_decode(&w, 0, narrow);
+    for (int64_t i = 0; i < w.n_cols; i++) {
+        if (!(narrow[i] > 0))
+            return pome_fail(err, POME_ERR_FORMAT, "tensor \"rope_freqs.weight\" holds %g", (double)narrow[i]);
+        factors[i] = (double)narrow[i];
+    }
+    r->kind = POME_ROPE_FACTORS;
+    r->short_factor = factors;
+    return POME_OK;
+}
+
+static pome_status open_gguf(pome_checkpoint *c, const char *path, pome_error *err)
+{
+    POME_TRY(pome_gguf_open(&c->gguf, path, err));
+    c->is_gguf = true;
+    c->source_bytes = pome_mapping_bytes(c->gguf.mapping).len;
+    for (uint64_t i = 0; i < c->gguf.n_tensors; i++) {
+        pome_gguf_tensor *t = &c->gguf.tensors[i];
+        const pome_gguf_encoding *e = pome_gguf_encoding_find(t->type);
+        c->is_quantized |= e && e->split;
+        if (pome_strmap_get(&c->gguf_names, t->name))
+            return pome_fail(err, POME_ERR_FORMAT, "GGUF: tensor \"%.*s\" is there twice",
+                             (int)(t->name.len < 100 ? t->name.len : 100), t->name.ptr);
+        if (!pome_strmap_set(&c->gguf_names, t->name, t))
+            return pome_fail_nomem(err, 0, "the table of tensors");
+    }
+    POME_TRY(pome_lm_config_read_gguf(&c->config, &c->gguf, c->arena, err));
+    return read_rope_factors(c, err);
+}
+
+static const char *folder_of(pome_checkpoint *c, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (pome_path_is_dir(path))
+        return pome_arena_strndup(c->arena, path, strlen(path));
+    return slash ? pome_arena_strndup(c->arena, path, (size_t)(slash - path) + (slash == path)) : ".";
+}
+
+static pome_status open_folder(pome_checkpoint *c, const char *path, pome_error *err)
+{
+    c->folder = folder_of(c, path);
+    const char *config = c->folder ? pome_arena_printf(c->arena, "%s/config.json", c->folder) : NULL;
+    if (!config)
+        return pome_fail_nomem(err, 0, "a path");
+    POME_TRY(pome_lm_config_read(&c->config, config, c->arena, err));
+    POME_TRY(pome_safetensors_open(&c->tensors, path, err));
+    c->source_bytes = c->tensors.size_bytes;
+    return POME_OK;
+}
+
+static bool is_gguf_file(const char *path)
+{
+    char magic[4] = "";
+    FILE *f = pome_path_is_dir(path) ? NULL : fopen(path, "rb");
+    bool is = f && fread(magic, 1, 4, f) == 4 && memcmp(magic, "GGUF", 4) == 0;
+    if (f)
+        fclose(f);
+    return is;
+}
+
+static pome_status open_source(pome_checkpoint *c, const char *path, pome_error *err)
+{
+    if (!pome_path_exists(path))
+        return pome_fail(err, POME_ERR_IO, "%s: there is no such file or folder", path);
+    if (is_gguf_file(path))
+        POME_TRY(open_gguf(c, path, err));
+    else
+        POME_TRY(open_folder(c, path, err));
+    POME_TRY(find_vocabulary(c, err));
+    return check_all(c, err);
+}
+
+pome_status pome_checkpoint_open(pome_checkpoint **out, const char *path, pome_error *err)
+{
+    pome_arena *arena = pome_arena_create(0);
+    pome_checkpoint *c = arena ? POME_NEW(arena, pome_checkpoint) : NULL;
+    if (!c) {
+        pome_arena_destroy(&arena);
+        return pome_fail_nomem(err, sizeof *c, "a checkpoint");
+    }
+    c->arena = arena;
+    pome_strmap_init(&c->gguf_names, arena);
+    pome_status status = open_source(c, path, err);
+    if (status != POME_OK) {
+        pome_checkpoint_close(&c);
+        return status;
+    }
+    *out = c;
+    return POME_OK;
+}
+
+void pome_checkpoint_close(pome_checkpoint **checkpoint)
+{
+    if (!checkpoint || !*checkpoint)
+        return;
+    pome_checkpoint *c = *checkpoint;
+    pome_arena *arena = c->arena;
+    *checkpoint = NULL;
+    if (c->gguf.arena)
+        pome_gguf_close(&c->gguf);
+    if (c->tensors.arena)
+        pome_safetensors_close(&c->tensors);
+    pome_arena_destroy(&arena);
+}

@@ -1,0 +1,279 @@
+#include "pome/convert.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "convert/carry.h"
+#include "convert/lm_graph.h"
+#include "mil/save.h"
+
+/* What the package takes beyond the weights: model file, tokenizer, room for the file system. */
+#define OTHER_BYTES ((uint64_t)32 << 20)
+
+void pome_convert_opts_default(pome_convert_opts *opts)
+{
+    *opts = (pome_convert_opts){.size = sizeof *opts, .block = 32, .context = 2048};
+}
+
+/* ---- options ---- */
+
+static pome_status wish_of(pome_encoding_wish *out, pome_quantize q, int64_t block, bool search, pome_error *err)
+{
+    *out = (pome_encoding_wish){.block = block, .searches = search};
+    switch (q) {
+    case POME_QUANTIZE_NONE: out->form = POME_FORM_HALF; return POME_OK;
+    case POME_QUANTIZE_INT8:
+    case POME_QUANTIZE_INT4:
+        out->form = POME_FORM_SYMMETRIC;
+        out->code = q == POME_QUANTIZE_INT4 ? POME_DTYPE_I4 : POME_DTYPE_I8;
+        return POME_OK;
+    case POME_QUANTIZE_KEEP: out->form = POME_FORM_KEPT; return POME_OK;
+    default: return pome_fail(err, POME_ERR_ARG, "quantization %d is not known", (int)q);
+    }
+}
+
+static pome_status named_wish(pome_encoding_wish *out, const char *name, const pome_convert_opts *o, pome_error *err)
+{
+    if (!name)
+        return POME_OK;
+    pome_quantize q;
+    if (strcmp(name, "fp16") == 0 || strcmp(name, "none") == 0)
+        q = POME_QUANTIZE_NONE;
+    else if (strcmp(name, "int8") == 0)
+        q = POME_QUANTIZE_INT8;
+    else if (strcmp(name, "int4") == 0)
+        q = POME_QUANTIZE_INT4;
+    else
+        return pome_fail(err, POME_ERR_ARG, "\"%.40s\" is no type of weights: fp16, int8 and int4 are", name);
+    return wish_of(out, q, o->block, o->search, err);
+}
+
+static pome_status set_wishes(pome_lm_graph *b, const pome_convert_opts *o, pome_error *err)
+{
+    const pome_checkpoint *c = b->checkpoint;
+    pome_quantize q = o->quantize;
+    if (q == POME_QUANTIZE_DEFAULT)
+        q = c->is_quantized ? POME_QUANTIZE_KEEP : POME_QUANTIZE_INT4;
+    if (q == POME_QUANTIZE_KEEP && !c->is_gguf)
+        return pome_fail(err, POME_ERR_ARG, "only the quantization of a GGUF file can be kept");
+    POME_TRY(wish_of(&b->wish, q, o->block, o->search, err));
+    b->embedding_wish = b->head_wish = b->wish;
+    POME_TRY(named_wish(&b->embedding_wish, o->embedding, o, err));
+    return named_wish(&b->head_wish, o->head, o, err);
+}
+
+static pome_status check_options(const pome_convert_opts *o, const char *out, pome_error *err)
+{
+    size_t len = strlen(out);
+    while (len > 1 && out[len - 1] == '/')
+        len--;
+    if (o->size != sizeof *o)
+        return pome_fail(err, POME_ERR_ARG, "pome_convert_opts has %zu bytes, wanted %zu", o->size, sizeof *o);
+    if (len <= 10 || memcmp(out + len - 10, ".mlpackage", 10) != 0)
+        return pome_fail(err, POME_ERR_ARG, "%s: a package's name ends in .mlpackage", out);
+    if (o->context < 1 || o->context > 1 << 20)
+        return pome_fail(err, POME_ERR_ARG, "a context of %" PRId64 ", wanted 1 to %d", o->context, 1 << 20);
+    if (o->block < 0 || (o->block > 0 && o->block < 16) || o->block % 16 != 0)
+        return pome_fail(err, POME_ERR_ARG, "blocks of %" PRId64 ", wanted a multiple of 16, or 0 for a scale per row",
+                         o->block);
+    return POME_OK;
+}
+
+/* ---- one conversion ---- */
+
+typedef struct conversion {
+    const pome_convert_opts *o;
+    pome_checkpoint *checkpoint;
+    pome_program *program;
+    pome_weight_plan plan;
+    pome_lm_graph graph;
+    pome_mlpackage_writer package;
+    uint8_t *model; /* malloc'ed */
+    size_t model_len;
+    uint64_t fingerprint;
+    bool has_package;
+    pome_convert_report report;
+} conversion;
+
+static void describe_wish(char *text, size_t size, const pome_encoding_wish *w)
+{
+    if (w->form == POME_FORM_HALF)
+        snprintf(text, size, "fp16");
+    else if (w->form == POME_FORM_KEPT)
+        snprintf(text, size, "quantization of the source");
+    else if (w->block)
+        snprintf(text, size, "%s, blocks of %" PRId64, pome_dtype_name(w->code), w->block);
+    else
+        snprintf(text, size, "%s, a scale per row", pome_dtype_name(w->code));
+}
+
+static int64_t context_of(const conversion *v)
+{
+    int64_t limit = v->checkpoint->config.n_positions;
+    if (limit > 0 && v->o->context > limit) {
+        pome_log(POME_LOG_INFO, "the model is made for %" PRId64 " positions: that is the context", limit);
+        return limit;
+    }
+    return v->o->context;
+}
+
+static void fill_report(conversion *v)
+{
+    const pome_checkpoint *c = v->checkpoint;
+    pome_convert_report *r = &v->report;
+    snprintf(r->architecture, sizeof r->architecture, "%s", c->config.architecture);
+    r->weights_bytes = v->plan.layout.end;
+    r->source_bytes = c->source_bytes;
+    r->n_layers = c->config.n_layers;
+    r->context = v->graph.context;
+    r->n_vocab = c->n_vocab;
+    r->is_tied = !c->has_head;
+    for (uint32_t i = 0; i < v->plan.n_jobs; i++) {
+        const pome_weight_job *job = &v->plan.jobs[i];
+        r->n_tensors += job->table == NULL;
+        r->n_parameters += job->table ? 0 : (uint64_t)job->weight.n_rows * (uint64_t)job->weight.n_cols;
+    }
+}
+
+static pome_status plan_all(conversion *v, const char *source, pome_error *err)
+{
+    pome_model_info info;
+    POME_TRY(pome_checkpoint_open(&v->checkpoint, source, err));
+    v->program = pome_program_create(0);
+    if (!v->program)
+        return pome_fail_nomem(err, 0, "the program");
+    v->plan.arena = v->program->arena;
+    v->graph = (pome_lm_graph){.checkpoint = v->checkpoint, .config = &v->checkpoint->config, .context = context_of(v),
+                               .snake_names = v->o->snake_names, .plan = &v->plan, .program = v->program};
+    POME_TRY(set_wishes(&v->graph, v->o, err));
+    POME_TRY(pome_lm_graph_build(&v->graph, err));
+    describe_wish(v->report.quantize, sizeof v->report.quantize, &v->graph.wish);
+    POME_TRY(pome_lm_graph_describe(&v->graph, v->report.quantize, &info, err));
+    fill_report(v);
+    return pome_program_save(&v->model, &v->model_len, v->program, &info, err);
+}
+
+/* ---- the journal: how many jobs are done, for --resume ---- */
+
+static uint64_t hash_bytes(uint64_t h, const void *p, size_t n) /* FNV-1a */
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ ((const uint8_t *)p)[i]) * 1099511628211u;
+    return h;
+}
+
+/* Equal for equal results: the model file says what goes where, the source what is in it. */
+static uint64_t fingerprint_of(const conversion *v, const char *source)
+{
+    struct stat st;
+    uint64_t h = hash_bytes(14695981039346656037u, v->model, v->model_len);
+    h = hash_bytes(h, &v->checkpoint->source_bytes, sizeof v->checkpoint->source_bytes);
+    if (stat(source, &st) == 0)
+        h = hash_bytes(h, &st.st_mtim, sizeof st.st_mtim);
+    return hash_bytes(h, &v->graph.wish.searches, sizeof v->graph.wish.searches);
+}
+
+static const char *journal_path(const conversion *v)
+{
+    return pome_arena_printf(v->package.arena, "%s/progress", v->package.work_path);
+}
+
+static uint32_t jobs_done(const conversion *v)
+{
+    const char *path = journal_path(v);
+    char *data = NULL;
+    size_t len = 0;
+    uint64_t fields[2] = {0};
+    if (path && pome_file_read(path, sizeof fields, &data, &len, NULL) == POME_OK && len == sizeof fields)
+        memcpy(fields, data, sizeof fields);
+    free(data);
+    return fields[0] == v->fingerprint && fields[1] <= v->plan.n_jobs ? (uint32_t)fields[1] : 0;
+}
+
+static pome_status note_done(const conversion *v, FILE *journal, uint32_t n_done, pome_error *err)
+{
+    const uint64_t fields[2] = {v->fingerprint, n_done};
+    rewind(journal);
+    if (fwrite(fields, sizeof fields, 1, journal) != 1 || fflush(journal) != 0)
+        return pome_fail(err, POME_ERR_IO, "%s: cannot write the progress file", v->package.work_path);
+    return POME_OK;
+}
+
+/* ---- writing ---- */
+
+static pome_status write_jobs(conversion *v, const pome_blob_writer *w, uint32_t first, FILE *journal, pome_error *err)
+{
+    pome_weight_writing to = {.writer = w, .progress = v->o->progress, .progress_arg = v->o->progress_arg,
+                              .total_bytes = v->plan.source_bytes};
+    for (uint32_t i = 0; i < first; i++)
+        if (!v->plan.jobs[i].table)
+            to.done_bytes += (uint64_t)v->plan.jobs[i].weight.n_rows * v->plan.jobs[i].weight.row_bytes;
+    for (uint32_t i = first; i < v->plan.n_jobs; i++) {
+        POME_TRY(pome_weight_job_write(&v->plan.jobs[i], &to, err));
+        POME_TRY(note_done(v, journal, i + 1, err));
+    }
+    v->report.worst_steps = to.worst.steps;
+    return POME_OK;
+}
+
+static pome_status write_weights(conversion *v, pome_error *err)
+{
+    pome_blob_writer w = {.fd = -1};
+    const char *path = journal_path(v);
+    uint32_t n_done = v->o->resume ? jobs_done(v) : 0;
+    FILE *journal = path ? fopen(path, "wb") : NULL;
+    if (!journal)
+        return pome_fail(err, POME_ERR_IO, "%s: cannot create the progress file", v->package.work_path);
+    pome_status status = pome_blob_writer_open(&w, v->package.weights_path, &v->plan.layout, n_done > 0, err);
+    if (status == POME_OK)
+        status = note_done(v, journal, n_done, err);
+    if (status == POME_OK)
+        status = write_jobs(v, &w, n_done, journal, err);
+    if (status == POME_OK)
+        status = pome_blob_writer_close(&w, err);
+    pome_blob_writer_abandon(&w);
+    fclose(journal);
+    if (status == POME_OK && unlink(path) != 0)
+        status = pome_fail(err, POME_ERR_IO, "%s: cannot be removed", path);
+    return status;
+}
+
+static pome_status write_all(conversion *v, const char *source, const char *out, pome_error *err)
+{
+    uint64_t needed = v->plan.layout.end + v->model_len + OTHER_BYTES;
+    POME_TRY(pome_mlpackage_writer_open(&v->package, out, needed, v->o->force, v->o->resume, v->checkpoint->arena, err));
+    v->has_package = true;
+    v->fingerprint = fingerprint_of(v, source);
+    POME_TRY(write_weights(v, err));
+    POME_TRY(pome_carry_tokenizer(&v->package, v->checkpoint, v->report.tokenizer, sizeof v->report.tokenizer, err));
+    if (!v->report.tokenizer[0])
+        pome_log(POME_LOG_WARN, "%s has no tokenizer: the package runs with token ids only", source);
+    POME_TRY(pome_mlpackage_writer_finish_model(&v->package, (pome_bytes){v->model, v->model_len}, true, err));
+    return pome_mlpackage_writer_commit(&v->package, err);
+}
+
+pome_status pome_convert(const char *source, const char *out, const pome_convert_opts *opts, pome_convert_report *report,
+                         pome_error *err)
+{
+    pome_convert_opts defaults;
+    pome_convert_opts_default(&defaults);
+    conversion v = {.o = opts ? opts : &defaults};
+    POME_TRY(check_options(v.o, out, err));
+    if (!v.o->dry_run && !v.o->force && pome_path_exists(out))
+        return pome_fail(err, POME_ERR_ARG, "%s exists: choose another name, or --force replaces it", out);
+    pome_status status = plan_all(&v, source, err);
+    if (status == POME_OK && !v.o->dry_run)
+        status = write_all(&v, source, out, err);
+    if (status != POME_OK && status != POME_ERR_CANCELLED && v.has_package)
+        pome_mlpackage_writer_discard(&v.package); /* what was stopped on request may be resumed */
+    if (status == POME_OK && report)
+        *report = v.report;
+    free(v.model);
+    pome_program_destroy(&v.program);
+    pome_checkpoint_close(&v.checkpoint);
+    return status;
+}

@@ -1,0 +1,215 @@
+#include "convert/lm_blocks.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ---- weights ---- */
+
+static pome_value *weight_of(pome_lm_graph *b, pome_part part, int64_t layer, bool is_bias, const char *name,
+                             const pome_encoding_wish *wish)
+{
+    pome_weight w;
+    bool found = false;
+    if (b->status != POME_OK || b->g.failed)
+        return NULL;
+    b->status = pome_checkpoint_find(b->checkpoint, part, layer, is_bias, &w, &found, b->err);
+    if (b->status != POME_OK || !found)
+        return NULL;
+    return pome_weight_plan_add(b->plan, &b->g, name, &w, wish, &b->status, b->err);
+}
+
+pome_value *pome_lm_weight(pome_lm_graph *b, pome_part part, int64_t layer, const char *name,
+                           const pome_encoding_wish *wish)
+{
+    return weight_of(b, part, layer, false, name, wish);
+}
+
+pome_value *pome_lm_bias(pome_lm_graph *b, pome_part part, int64_t layer, const char *name)
+{
+    return weight_of(b, part, layer, true, name, &b->wish);
+}
+
+pome_value *pome_lm_linear(pome_lm_graph *b, const char *name, pome_value *x, pome_part part, int64_t layer)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s_weight", name);
+    pome_value *weight = pome_lm_weight(b, part, layer, text, &b->wish);
+    snprintf(text, sizeof text, "%s_bias", name);
+    pome_value *bias = pome_lm_bias(b, part, layer, text);
+    const pome_graph_arg args[] = {{P_linear_x, x}, {P_linear_weight, weight}, {P_linear_bias, bias}};
+    return pome_graph_add(&b->g, POME_OP_linear, name, bias ? 3 : 2, args);
+}
+
+/* ---- norm ---- */
+
+/* The mean of squares of halves overflows from 256 on. Layer normalization of (x, -x), whose mean is 0, is the same
+ * and is computed by devices in a wider type. */
+pome_value *pome_lm_norm(pome_lm_graph *b, const char *name, pome_value *x, int32_t rank, int64_t size, pome_part part,
+                         int64_t layer)
+{
+    pome_graph *g = &b->g;
+    char text[64];
+    snprintf(text, sizeof text, "%s_negative", name);
+    pome_value *pair[2] = {x, pome_graph_mul(g, text, x, pome_graph_real(g, -1))};
+    snprintf(text, sizeof text, "%s_pair", name);
+    pome_value *both = pome_graph_concat(g, text, -1, 2, pair);
+    snprintf(text, sizeof text, "%s_scaled", name);
+    both = pome_graph_add(g, POME_OP_layer_norm, text,
+                          POME_ARGS({P_layer_norm_x, both}, {P_layer_norm_axes, POME_INTS(g, -1)},
+                                    {P_layer_norm_epsilon, pome_graph_real(g, b->config->norm_eps)}));
+    snprintf(text, sizeof text, "%s_half", name);
+    pome_value *half = pome_graph_slice_last(g, text, both, rank, 0, (int32_t)size);
+    snprintf(text, sizeof text, "%s_weight", name);
+    return pome_graph_mul(g, name, half, pome_lm_weight(b, part, layer, text, &b->wish));
+}
+
+/* ---- attention ---- */
+
+/* x [1, heads, n, dim] turned by its positions: x * cos + swap(x) * sin, where sin's first half is negative. What
+ * rotary.dim leaves of a head passes. */
+static pome_value *rotate(pome_lm_graph *b, const char *name, pome_value *x, bool is_local)
+{
+    pome_graph *g = &b->g;
+    int32_t dim = (int32_t)b->config->rope.dim, head = (int32_t)b->config->head_dim;
+    pome_value *cos = is_local && b->local_cos ? b->local_cos : b->cos;
+    pome_value *sin = is_local && b->local_sin ? b->local_sin : b->sin;
+    char text[64];
+    pome_value *turned = x;
+    if (dim < head) {
+        snprintf(text, sizeof text, "%s_turning", name);
+        turned = pome_graph_slice_last(g, text, x, 4, 0, dim);
+    }
+    snprintf(text, sizeof text, "%s_high", name);
+    pome_value *high = pome_graph_slice_last(g, text, turned, 4, dim / 2, dim);
+    snprintf(text, sizeof text, "%s_low", name);
+    pome_value *low = pome_graph_slice_last(g, text, turned, 4, 0, dim / 2);
+    snprintf(text, sizeof text, "%s_swapped", name);
+    pome_value *swapped = pome_graph_concat(g, text, -1, 2, (pome_value *const[]){high, low});
+    snprintf(text, sizeof text, "%s_cos", name);
+    pome_value *straight = pome_graph_mul(g, text, turned, cos);
+    snprintf(text, sizeof text, "%s_sin", name);
+    swapped = pome_graph_mul(g, text, swapped, sin);
+    snprintf(text, sizeof text, "%s_turned", name);
+    turned = pome_graph_add2(g, text, straight, swapped);
+    if (dim == head)
+        return turned;
+    snprintf(text, sizeof text, "%s_passing", name);
+    pome_value *rest = pome_graph_slice_last(g, text, x, 4, dim, head);
+    return pome_graph_concat(g, name, -1, 2, (pome_value *const[]){turned, rest});
+}
+
+/* A projection of x by heads: [1, heads, n, head_dim], normalized and turned where that is wanted. */
+static pome_value *heads_of(pome_lm_graph *b, const char *name, pome_value *x, pome_part part, int64_t layer,
+                            bool is_local)
+{
+    pome_graph *g = &b->g;
+    const pome_lm_config *c = b->config;
+    int64_t n_heads = part == POME_PART_QUERY ? c->n_heads : c->n_kv_heads;
+    char text[64];
+    snprintf(text, sizeof text, "%s_proj", name);
+    pome_value *y = pome_lm_linear(b, text, x, part, layer);
+    snprintf(text, sizeof text, "%s_heads", name);
+    y = pome_graph_reshape(g, text, y, POME_INTS(g, 1, -1, (int32_t)n_heads, (int32_t)c->head_dim));
+    if (c->family->has_qk_norm && part != POME_PART_VALUE) {
+        snprintf(text, sizeof text, "%s_norm", name);
+        y = pome_lm_norm(b, text, y, 4, c->head_dim, part == POME_PART_QUERY ? POME_PART_QUERY_NORM : POME_PART_KEY_NORM,
+                         layer);
+    }
+    y = pome_graph_transpose(g, name, y, POME_INTS(g, 0, 2, 1, 3));
+    return part == POME_PART_VALUE ? y : rotate(b, name, y, is_local);
+}
+
+/* Writes rows [begin, end) of a layer to the cache and gives rows [0, end): [1, kv heads, end, head_dim]. *cache is the
+ * state's contents as last read. */
+static pome_value *through_cache(pome_lm_graph *b, const char *name, pome_value *state, pome_value **cache,
+                                 pome_value *rows, int64_t layer)
+{
+    pome_graph *g = &b->g;
+    const pome_lm_config *c = b->config;
+    int32_t at = (int32_t)layer, heads = (int32_t)c->n_kv_heads, dim = (int32_t)c->head_dim, n = (int32_t)b->context;
+    char text[64];
+    snprintf(text, sizeof text, "%s_rows", name);
+    rows = pome_graph_add(g, POME_OP_expand_dims, text,
+                          POME_ARGS({P_expand_dims_x, rows}, {P_expand_dims_axes, POME_INTS(g, 0)}));
+    snprintf(text, sizeof text, "%s_from", name);
+    pome_value *from = pome_graph_concat(g, text, 0, 3,
+                                         (pome_value *const[]){POME_INTS(g, at, 0, 0), b->begin, POME_INTS(g, 0)});
+    snprintf(text, sizeof text, "%s_to", name);
+    pome_value *to = pome_graph_concat(
+        g, text, 0, 3, (pome_value *const[]){POME_INTS(g, at + 1, 1, heads), b->end, POME_INTS(g, dim)});
+    snprintf(text, sizeof text, "%s_updated", name);
+    pome_value *updated = pome_graph_add(g, POME_OP_slice_update, text,
+                                         POME_ARGS({P_slice_update_x, *cache}, {P_slice_update_update, rows},
+                                                   {P_slice_update_begin, from}, {P_slice_update_end, to}));
+    snprintf(text, sizeof text, "%s_write_state", name);
+    pome_graph_add(g, POME_OP_write_state, text, POME_ARGS({P_write_state_input, state}, {P_write_state_data, updated}));
+    snprintf(text, sizeof text, "%s_cache", name);
+    *cache = pome_graph_add(g, POME_OP_read_state, text, POME_ARGS({P_read_state_input, state}));
+    snprintf(text, sizeof text, "%s_layer", name);
+    pome_value *mine = pome_graph_add(
+        g, POME_OP_slice_by_index, text,
+        POME_ARGS({P_slice_by_index_x, *cache}, {P_slice_by_index_begin, POME_INTS(g, at, 0, 0, 0, 0)},
+                  {P_slice_by_index_end, POME_INTS(g, at + 1, 1, heads, n, dim)},
+                  {P_slice_by_index_squeeze_mask, POME_BOOLS(g, true, false, false, false, false)}));
+    snprintf(text, sizeof text, "%s_all", name);
+    return pome_graph_add(g, POME_OP_slice_by_index, text,
+                          POME_ARGS({P_slice_by_index_x, mine}, {P_slice_by_index_begin, POME_INTS(g, 0, 0, 0, 0)},
+                                    {P_slice_by_index_end, b->read_to},
+                                    {P_slice_by_index_end_mask, POME_BOOLS(g, true, true, false, true)}));
+}
+
+/* [1, kv heads, end, dim] -> [1, heads, end, dim]: each key/value head for its group of query heads. */
+static pome_value *repeat_heads(pome_lm_graph *b, const char *name, pome_value *x)
+{
+    pome_graph *g = &b->g;
+    const pome_lm_config *c = b->config;
+    int32_t group = (int32_t)(c->n_heads / c->n_kv_heads);
+    char text[64];
+    if (group == 1)
+        return x;
+    snprintf(text, sizeof text, "%s_grouped", name);
+    x = pome_graph_add(g, POME_OP_expand_dims, text,
+                       POME_ARGS({P_expand_dims_x, x}, {P_expand_dims_axes, POME_INTS(g, 2)}));
+    snprintf(text, sizeof text, "%s_tiled", name);
+    x = pome_graph_add(g, POME_OP_tile, text, POME_ARGS({P_tile_x, x}, {P_tile_reps, POME_INTS(g, 1, 1, group, 1, 1)}));
+    snprintf(text, sizeof text, "%s_repeated", name);
+    return pome_graph_reshape(g, text, x, POME_INTS(g, 1, (int32_t)c->n_heads, -1, (int32_t)c->head_dim));
+}
+
+pome_value *pome_lm_attention(pome_lm_graph *b, pome_value *x, int64_t layer)
+{
+    pome_graph *g = &b->g;
+    const pome_lm_config *c = b->config;
+    bool is_local = pome_lm_config_is_local(c, layer);
+    pome_value *mask = is_local && b->local_mask ? b->local_mask : b->mask;
+    pome_value *q = heads_of(b, "q", x, POME_PART_QUERY, layer, is_local);
+    pome_value *k = heads_of(b, "k", x, POME_PART_KEY, layer, is_local);
+    pome_value *v = heads_of(b, "v", x, POME_PART_VALUE, layer, is_local);
+    k = repeat_heads(b, "k", through_cache(b, "k", b->key_cache, &b->keys, k, layer));
+    v = repeat_heads(b, "v", through_cache(b, "v", b->value_cache, &b->values, v, layer));
+    pome_value *y = pome_graph_add(
+        g, POME_OP_scaled_dot_product_attention, "attention",
+        POME_ARGS({P_scaled_dot_product_attention_query, q}, {P_scaled_dot_product_attention_key, k},
+                  {P_scaled_dot_product_attention_value, v}, {P_scaled_dot_product_attention_attn_mask, mask}));
+    y = pome_graph_transpose(g, "attention_rows", y, POME_INTS(g, 0, 2, 1, 3));
+    y = pome_graph_reshape(g, "attention_flat", y, POME_INTS(g, 1, -1, (int32_t)(c->n_heads * c->head_dim)));
+    return pome_lm_linear(b, "o", y, POME_PART_OUT, layer);
+}
+
+/* ---- MLP ---- */
+
+pome_value *pome_lm_mlp(pome_lm_graph *b, pome_value *x, int64_t layer)
+{
+    pome_graph *g = &b->g;
+    pome_value *gate = pome_lm_linear(b, "gate", x, POME_PART_GATE, layer);
+    if (b->config->activation == POME_SILU)
+        gate = pome_graph_add(g, POME_OP_silu, "gate_active", POME_ARGS({P_silu_x, gate}));
+    else
+        gate = pome_graph_add(g, POME_OP_gelu, "gate_active",
+                              POME_ARGS({P_gelu_x, gate},
+                                        {P_gelu_mode, pome_graph_text(g, b->config->activation == POME_GELU
+                                                                             ? "EXACT"
+                                                                             : "TANH_APPROXIMATION")}));
+    pome_value *up = pome_lm_linear(b, "up", x, POME_PART_UP, layer);
+    return pome_lm_linear(b, "down", pome_graph_mul(g, "gated", gate, up), POME_PART_DOWN, layer);
+}

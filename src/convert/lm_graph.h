@@ -1,0 +1,35 @@
+/* The program of a language model: builder blocks put together as the configuration says. */
+#ifndef POME_CONVERT_LM_GRAPH_H
+#define POME_CONVERT_LM_GRAPH_H
+
+#include "convert/checkpoint.h"
+#include "convert/weight_plan.h"
+#include "pome/model.h"
+
+typedef struct pome_lm_graph {
+    const pome_checkpoint *checkpoint;
+    const pome_lm_config *config;
+    int64_t context;
+    bool snake_names;
+    pome_encoding_wish wish, embedding_wish, head_wish;
+    pome_weight_plan *plan;
+    pome_program *program;
+    pome_graph g;
+    pome_status status;
+    pome_error *err;
+    /* values that all layers share */
+    pome_value *ids, *mask, *key_cache, *value_cache;
+    pome_value *n_new, *begin, *end;           /* int32 [1]: rows of this call, of the cache before and after it */
+    pome_value *read_to;                       /* end of a slice [1, kv heads, end, dim]; only `end` counts */
+    pome_value *keys, *values;                 /* the caches as last read */
+    pome_value *cos, *sin, *local_cos, *local_sin, *local_mask;
+} pome_lm_graph;
+
+/* Names of ids, mask, key cache, value cache. */
+const char *const *pome_lm_graph_names(const pome_lm_graph *b);
+/* Builds function "main"; the fields above `g` are given, program is created by the caller. */
+pome_status pome_lm_graph_build(pome_lm_graph *b, pome_error *err);
+/* What its inputs, outputs and states are, for the model's description. Lives in the program's arena. */
+pome_status pome_lm_graph_describe(const pome_lm_graph *b, const char *quantize, pome_model_info *out, pome_error *err);
+
+#endif

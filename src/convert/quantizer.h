@@ -1,0 +1,36 @@
+/* From numbers to what a package holds: halves, or integer codes with a scale per block. Blocks run along the last
+ * axis. The results are those of coremltools' symmetric linear quantization, whose arithmetic is that of float16:
+ *
+ *     scale = half(2 * max|w|) / (2 * top), code = round_half_even(half(w / scale)) within [-top, top], top 7 or 127
+ *
+ * Where 2 * max|w| is beyond float16's range, scale = half(max|w| / top). Numbers that are not finite do not take part:
+ * infinities become the largest half, NaN 0. A block of zeros has scale 1. */
+#ifndef POME_CONVERT_QUANTIZER_H
+#define POME_CONVERT_QUANTIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/gguf_blocks.h"
+
+/* Returns how many elements were beyond the range of float16 (or no numbers). */
+size_t pome_encode_halves(uint16_t *out, const float *w, size_t n);
+/* n / block scales and n codes; `block` divides n. top: 7 or 127. The same count. */
+size_t pome_encode_symmetric(int8_t *codes, uint16_t *scales, const float *w, size_t n, size_t block, int top);
+/* With `search` the scale of each block is that of least squared error among 0.6 .. 1 of the rule's. */
+size_t pome_encode_search(int8_t *codes, uint16_t *scales, const float *w, size_t n, size_t block, int top);
+
+/* A quantized GGUF row as it is: codes, scale and (for types with a shift) offset per group, all groups of a row, such
+ * that scale * (code - offset) is the element. Gives the largest difference from the row's elements, in steps (of
+ * |scale|), and the largest absolute one. */
+typedef struct pome_encode_error {
+    double steps, absolute;
+} pome_encode_error;
+void pome_encode_kept(int8_t *codes, uint16_t *scales, uint16_t *offsets, const pome_gguf_encoding *e,
+                      const uint8_t *row, size_t n, pome_encode_error *worst);
+
+/* Two's complement or unsigned codes to nibbles, low first. n is even. */
+void pome_encode_nibbles(uint8_t *out, const int8_t *codes, size_t n);
+
+#endif

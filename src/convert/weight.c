@@ -1,0 +1,111 @@
+#include "convert/weight.h"
+
+#include "base/f16.h"
+
+static pome_status set_shape(pome_weight *w, int32_t rank, const int64_t *shape, pome_error *err)
+{
+    if (rank < 1 || rank > 2)
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%.200s\" has %d axes, wanted 1 or 2", w->name, (int)rank);
+    w->rank = rank;
+    w->n_rows = rank == 2 ? shape[0] : 1;
+    w->n_cols = shape[rank - 1];
+    return POME_OK;
+}
+
+pome_status pome_weight_from_safetensor(pome_weight *out, const pome_safetensor *t, pome_error *err)
+{
+    pome_weight w = {.name = t->name, .data = t->data.ptr, .dtype = t->dtype};
+    if (!pome_dtype_is_float(t->dtype))
+        return pome_fail(err, POME_ERR_UNSUPPORTED,
+                         "tensor \"%.200s\" holds %s: a checkpoint that was quantized with another tool cannot be "
+                         "converted, use the original one",
+                         t->name, t->type_name);
+    POME_TRY(set_shape(&w, t->rank, t->shape, err));
+    w.row_bytes = (size_t)w.n_cols * (pome_dtype_bits(t->dtype) / 8);
+    *out = w;
+    return POME_OK;
+}
+
+pome_status pome_weight_from_gguf(pome_weight *out, const pome_gguf_tensor *t, const char *name, pome_bytes file,
+                                  pome_error *err)
+{
+    pome_weight w = {.name = name};
+    const pome_gguf_encoding *e = NULL;
+    pome_bytes data = {0};
+    POME_TRY(pome_gguf_tensor_data(t, file, &e, &data, err));
+    const int64_t shape[2] = {(int64_t)t->dims[1], (int64_t)t->dims[0]};
+    bool is_matrix = t->n_dims == 2;
+    if (t->n_dims < 1 || t->n_dims > 2)
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%.200s\" has %u axes, wanted 1 or 2", name,
+                         (unsigned)t->n_dims);
+    POME_TRY(set_shape(&w, is_matrix ? 2 : 1, is_matrix ? shape : shape + 1, err));
+    w.data = data.ptr;
+    w.dtype = e->dtype;
+    w.encoding = e->split ? e : NULL;
+    w.row_bytes = (size_t)w.n_cols / e->block * e->bytes;
+    *out = w;
+    return POME_OK;
+}
+
+pome_weight pome_weight_slice(const pome_weight *w, int64_t first, int64_t n)
+{
+    pome_weight s = *w;
+    s.data += (size_t)first * w->row_bytes;
+    s.n_rows = n;
+    return s;
+}
+
+const uint8_t *pome_weight_row(const pome_weight *w, int64_t row)
+{
+    if (w->interleaved_rows) {
+        int64_t n = w->interleaved_rows, head = row / n, at = row % n, half = at / (n / 2), i = at % (n / 2);
+        row = head * n + i * 2 + half;
+    }
+    return w->data + (size_t)row * w->row_bytes;
+}
+
+static uint16_t u16_at(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+static void decode_floats(pome_dtype dtype, const uint8_t *p, size_t n, float *out)
+{
+    switch (dtype) {
+    case POME_DTYPE_F32: memcpy(out, p, n * sizeof *out); return;
+    case POME_DTYPE_F64:
+        for (size_t i = 0; i < n; i++) {
+            double d;
+            memcpy(&d, p + 8 * i, sizeof d);
+            out[i] = (float)d;
+        }
+        return;
+    case POME_DTYPE_F16:
+        for (size_t i = 0; i < n; i++)
+            out[i] = pome_f16_to_f32(u16_at(p + 2 * i));
+        return;
+    case POME_DTYPE_BF16:
+        for (size_t i = 0; i < n; i++)
+            out[i] = pome_bf16_to_f32(u16_at(p + 2 * i));
+        return;
+    case POME_DTYPE_F8E4M3FN:
+        for (size_t i = 0; i < n; i++)
+            out[i] = pome_f8e4m3fn_to_f32(p[i]);
+        return;
+    default:
+        for (size_t i = 0; i < n; i++)
+            out[i] = pome_f8e5m2_to_f32(p[i]);
+    }
+}
+
+void pome_weight_decode(const pome_weight *w, int64_t row, float *out)
+{
+    const uint8_t *p = pome_weight_row(w, row);
+    size_t n = (size_t)w->n_cols;
+    if (w->encoding)
+        pome_gguf_row_decode(w->encoding, p, n, out);
+    else
+        decode_floats(w->dtype, p, n, out);
+    for (size_t i = 0; w->plus != 0 && i < n; i++)
+        out[i] += w->plus;
+}

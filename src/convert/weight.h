@@ -1,0 +1,32 @@
+/* A tensor of a checkpoint, read by rows. */
+#ifndef POME_CONVERT_WEIGHT_H
+#define POME_CONVERT_WEIGHT_H
+
+#include "formats/gguf_blocks.h"
+#include "formats/safetensors.h"
+
+typedef struct pome_weight {
+    const char *name;  /* in the source's spelling */
+    int64_t n_rows, n_cols; /* a vector is one row */
+    int32_t rank;      /* 1 or 2 */
+    const uint8_t *data;
+    size_t row_bytes;
+    pome_dtype dtype;  /* F32, F64, F16, BF16, F8...; NONE: `encoding` tells */
+    const pome_gguf_encoding *encoding; /* quantized GGUF types */
+    /* GGUF keeps the rows of query and key projections in the order of interleaved rotary; here they are given in that
+     * of split halves: row (head, half, i) is row (head, i, half) of the file. 0: in order. */
+    int64_t interleaved_rows; /* rows per head */
+    float plus;        /* added to every element: norms stored less one */
+} pome_weight;
+
+/* Errors: UNSUPPORTED (dtype, rank), naming the tensor. */
+pome_status pome_weight_from_safetensor(pome_weight *out, const pome_safetensor *t, pome_error *err);
+pome_status pome_weight_from_gguf(pome_weight *out, const pome_gguf_tensor *t, const char *name, pome_bytes file,
+                                  pome_error *err);
+/* Rows [first, first + n) as a tensor of its own. */
+pome_weight pome_weight_slice(const pome_weight *w, int64_t first, int64_t n);
+
+const uint8_t *pome_weight_row(const pome_weight *w, int64_t row);
+void pome_weight_decode(const pome_weight *w, int64_t row, float *out /* [n_cols] */);
+
+#endif

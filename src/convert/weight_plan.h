@@ -1,0 +1,63 @@
+/* Which tensors go into the weight file, in which form, and where; then writing them, a band of rows at a time. The
+ * plan depends on shapes and options alone, so sizes are known before anything is written. */
+#ifndef POME_CONVERT_WEIGHT_PLAN_H
+#define POME_CONVERT_WEIGHT_PLAN_H
+
+#include "convert/quantizer.h"
+#include "convert/graph.h"
+#include "convert/weight.h"
+#include "formats/blob_writer.h"
+#include "pome/convert.h"
+
+typedef enum pome_form {
+    POME_FORM_HALF = 0,
+    POME_FORM_SYMMETRIC, /* int4 or int8, a scale per block */
+    POME_FORM_KEPT       /* the codes of a quantized GGUF tensor */
+} pome_form;
+
+/* What a matrix should become; a plan falls back where that is not possible. */
+typedef struct pome_encoding_wish {
+    pome_form form;
+    pome_dtype code; /* SYMMETRIC: I4 or I8 */
+    int64_t block;   /* 0: the whole row */
+    bool searches;
+} pome_encoding_wish;
+
+typedef struct pome_weight_job {
+    pome_weight weight;
+    const uint16_t *table; /* not NULL: halves made in memory, instead of a weight */
+    pome_form form;
+    pome_dtype code;       /* I4, U4, I8 or U8 */
+    int64_t block;
+    bool searches;
+    pome_blob_slot data, scale, offset; /* n_elements 0: none */
+} pome_weight_job;
+
+typedef struct pome_weight_plan {
+    pome_arena *arena;
+    pome_blob_layout layout;
+    pome_weight_job *jobs;
+    uint32_t n_jobs, n_room;
+    uint64_t source_bytes; /* that the jobs read */
+} pome_weight_plan;
+
+/* Plans a weight and gives the value that stands for it: a constant, or the result of a constexpr operator of the same
+ * name. Logs one warning where the wish cannot be met. NULL: g has failed or err is set (*status). */
+pome_value *pome_weight_plan_add(pome_weight_plan *plan, pome_graph *g, const char *name, const pome_weight *w,
+                                 const pome_encoding_wish *wish, pome_status *status, pome_error *err);
+/* A table of halves [rows, cols] that lives as long as the plan. */
+pome_value *pome_weight_plan_add_table(pome_weight_plan *plan, pome_graph *g, const char *name, const uint16_t *table,
+                                       int64_t n_rows, int64_t n_cols, pome_status *status, pome_error *err);
+
+typedef struct pome_weight_writing {
+    const pome_blob_writer *writer;
+    pome_convert_progress_fn *progress;
+    void *progress_arg;
+    uint64_t done_bytes, total_bytes;
+    pome_encode_error worst; /* of kept tensors */
+} pome_weight_writing;
+
+/* Writes all of one job. Errors: IO, NOMEM, CANCELLED. */
+pome_status pome_weight_job_write(const pome_weight_job *job, pome_weight_writing *to, pome_error *err);
+
+#endif

@@ -98,10 +98,15 @@ static void write_log(void *arg, pome_log_level level, const char *message)
         fprintf(stderr, "pome: %s\n", message);
 }
 
+void listen_to_log(const common_args *common)
+{
+    pome_log_set(write_log, (void *)common);
+}
+
 pome_status open_model(pome_model **out, const char *path, const common_args *common, pome_error *err)
 {
     pome_model_opts opts;
-    pome_log_set(write_log, (void *)common);
+    listen_to_log(common);
     pome_model_opts_default(&opts);
     opts.numerics = (pome_numerics)common->numerics;
     opts.n_threads = (int)common->threads;

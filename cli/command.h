@@ -20,6 +20,8 @@ int print_json(json_t *document);
 /* The same on one line, for streams of answers. */
 int print_json_line(json_t *document);
 
+/* Shows the library's log on stderr: warnings, or with --verbose everything. */
+void listen_to_log(const common_args *common);
 /* Opens a model with the common options. */
 pome_status open_model(pome_model **out, const char *path, const common_args *common, pome_error *err);
 

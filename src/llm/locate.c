@@ -10,14 +10,22 @@
 
 static const char *const metadata_key = "co.huggingface.exporters.name";
 
-/* A folder holds a tokenizer if it holds this file. */
-static bool has_tokenizer(const char *folder)
+static bool has_file(const char *folder, const char *name)
 {
-    char *path = pome_path_join(folder, "tokenizer.json");
+    char *path = pome_path_join(folder, name);
     bool found = path && pome_path_exists(path);
     free(path);
     return found;
 }
+
+/* A folder holds a tokenizer if it holds this file. */
+static bool has_tokenizer(const char *folder)
+{
+    return has_file(folder, "tokenizer.json");
+}
+
+/* What conversion from a GGUF file leaves in the package: its vocabulary, as such a file. */
+static const char *const vocabulary = "tokenizer.gguf";
 
 /* Joins any number of parts; NULL when memory is short. */
 static char *join(const char *const *parts, size_t n)
@@ -149,6 +157,8 @@ pome_status pome_tokenizer_locate(pome_tokenizer **out, const pome_model *model,
     char *beside = parent_of(info->path), *found = NULL, tried[400] = "";
     if (has_tokenizer(info->path))
         found = strdup(info->path);
+    else if (has_file(info->path, vocabulary))
+        found = pome_path_join(info->path, vocabulary);
     else if (beside && has_tokenizer(beside))
         found = strdup(beside);
     else if (repository)

@@ -1,0 +1,243 @@
+/* `pome convert`: checkpoint to package. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "pome/convert.h"
+#include "pome/llm.h"
+#include "verbs.h"
+
+typedef struct convert_args {
+    common_args common;
+    int quantize, names, search;
+    int64_t block, context;
+    option_list keep;
+    bool resume, force, dry_run, no_check;
+} convert_args;
+
+static void set_defaults(void *opaque)
+{
+    convert_args *args = opaque;
+    args->block = 32;
+    args->context = 2048;
+}
+
+#define AT(member) offsetof(convert_args, member)
+static const option options[] = {
+    {"quantize", 0, NULL, OPTION_CHOICE, "auto|none|int8|int4|keep", AT(quantize), 0, 0, false,
+     "Weights: fp16 (none), int8 or int4 with a scale per block, or a GGUF file's own codes (keep); auto keeps what is "
+     "quantized and makes int4 of the rest (auto)"},
+    {"block-size", 0, NULL, OPTION_INT, "N", AT(block), 0, 65536, false,
+     "Weights that share a scale: 16, 32, 64, 128, or 0 for a whole row (32)"},
+    {"context", 0, NULL, OPTION_INT, "N", AT(context), 1, 1048576, false, "Tokens that the cache holds (2048)"},
+    {"keep", 0, NULL, OPTION_LIST, "KIND=TYPE", AT(keep), 0, 0, false,
+     "Another type for some weights: embedding=fp16, head=int8 or embedding,head=int8"},
+    {"quantize-search", 0, NULL, OPTION_CHOICE, "rule|mse", AT(search), 0, 0, false,
+     "How scales are chosen: from the largest weight, as coremltools does, or for the least error (rule)"},
+    {"names", 0, NULL, OPTION_CHOICE, "apple|snake", AT(names), 0, 0, false,
+     "Names of inputs and states: inputIds, causalMask, ... or input_ids, causal_mask, ... (apple)"},
+    {"resume", 0, NULL, OPTION_FLAG, NULL, AT(resume), 0, 0, false, "Go on with what an interrupted conversion left"},
+    {"force", 'f', NULL, OPTION_FLAG, NULL, AT(force), 0, 0, false, "Replace what is at OUT"},
+    {"dry-run", 0, NULL, OPTION_FLAG, NULL, AT(dry_run), 0, 0, false, "Say what would be written, write nothing"},
+    {"no-check", 0, NULL, OPTION_FLAG, NULL, AT(no_check), 0, 0, false,
+     "Do not run the package once after writing it"},
+    OPTIONS_OUTPUT(convert_args),
+    {0},
+};
+
+static const char *const examples[] = {
+    "pome convert SmolLM2-135M-Instruct/ smollm2.mlpackage", "a folder with config.json and safetensors to int4",
+    "pome convert model-Q4_0.gguf model.mlpackage", "a GGUF file, its codes and scales kept",
+    "pome convert folder/ out.mlpackage --quantize int4 --keep embedding,head=int8",
+    "int4 with an int8 embedding and head", NULL,
+};
+
+/* ---- options ---- */
+
+/* "embedding,head=int8" */
+static bool read_keep(pome_convert_opts *opts, char *text)
+{
+    char *type = strchr(text, '=');
+    if (!type)
+        return false;
+    *type++ = '\0';
+    for (char *kind = strtok(text, ","); kind; kind = strtok(NULL, ",")) {
+        if (strcmp(kind, "embedding") == 0)
+            opts->embedding = type;
+        else if (strcmp(kind, "head") == 0)
+            opts->head = type;
+        else
+            return false;
+    }
+    return true;
+}
+
+/* Fills opts; `texts` are copies that it points into. */
+static bool read_options(pome_convert_opts *opts, const convert_args *args, char **texts)
+{
+    static const pome_quantize quantize[] = {POME_QUANTIZE_DEFAULT, POME_QUANTIZE_NONE, POME_QUANTIZE_INT8,
+                                             POME_QUANTIZE_INT4, POME_QUANTIZE_KEEP};
+    pome_convert_opts_default(opts);
+    opts->quantize = quantize[args->quantize];
+    opts->block = args->block;
+    opts->context = args->context;
+    opts->snake_names = args->names == 1;
+    opts->search = args->search == 1;
+    opts->force = args->force;
+    opts->resume = args->resume;
+    opts->dry_run = args->dry_run;
+    for (size_t i = 0; i < args->keep.n; i++) {
+        texts[i] = strdup(args->keep.items[i]);
+        if (!texts[i] || !read_keep(opts, texts[i])) {
+            fprintf(stderr, "pome convert: --keep %s: wanted KIND=TYPE, as embedding=int8 or embedding,head=fp16\n",
+                    args->keep.items[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- progress ---- */
+
+typedef struct progress {
+    const common_args *common;
+    double start, shown;
+    bool is_shown;
+} progress;
+
+static bool show_progress(void *arg, const char *tensor, uint64_t done, uint64_t total)
+{
+    progress *p = arg;
+    double now = now_s(), spent = now - p->start;
+    if (!p->common->quiet && isatty(STDERR_FILENO) && now - p->shown > 0.2 && spent > 0.3) {
+        double rate = (double)done / spent;
+        fprintf(stderr, "\r%3.0f %%  %.0f of %.0f MB, %.0f MB/s, %.0f s left  %.40s\033[K",
+                100.0 * (double)done / (double)(total ? total : 1), (double)done / 1e6, (double)total / 1e6, rate / 1e6,
+                (double)(total - done) / (rate > 0 ? rate : 1), tensor);
+        p->shown = now;
+        p->is_shown = true;
+    }
+    return !interrupt_happened();
+}
+
+/* ---- check ---- */
+
+/* Opens the package and feeds it a few ids: the logits must be numbers. */
+static pome_status check_package(const char *path, const common_args *common, pome_error *err)
+{
+    enum { N_IDS = 16 };
+    int32_t ids[N_IDS];
+    pome_model *model = NULL;
+    pome_llm *llm = NULL;
+    pome_llm_session *session = NULL;
+    const float *logits = NULL;
+    pome_status status = open_model(&model, path, common, err);
+    if (status == POME_OK)
+        status = pome_llm_open(&llm, model, NULL, err);
+    if (status == POME_OK)
+        status = pome_llm_session_create(&session, llm, err);
+    int64_t n_vocab = status == POME_OK ? pome_llm_n_vocab(llm) : 1, n = N_IDS;
+    if (status == POME_OK && pome_llm_n_context(llm) < n)
+        n = pome_llm_n_context(llm);
+    for (int64_t i = 0; i < N_IDS; i++)
+        ids[i] = (int32_t)((uint64_t)(i + 1) * 2654435761u % (uint64_t)n_vocab);
+    if (status == POME_OK)
+        status = pome_llm_session_feed(session, ids, n, &logits, err);
+    for (int64_t i = 0; status == POME_OK && i < n_vocab; i++)
+        if (!isfinite(logits[i])) {
+            err->code = status = POME_ERR_FORMAT;
+            snprintf(err->message, sizeof err->message, "%s: logit %lld of a test run is no number", path, (long long)i);
+        }
+    pome_llm_session_destroy(&session);
+    pome_llm_close(&llm);
+    pome_model_close(&model);
+    return status;
+}
+
+/* ---- the verb ---- */
+
+static int print_report(const convert_args *args, const char *out, const pome_convert_report *r, double seconds)
+{
+    if (args->common.json)
+        return print_json(json_pack(
+            "{s:o, s:s, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "package", json_text(out),
+            "architecture", r->architecture, "quantize", r->quantize, "tokenizer", r->tokenizer, "tied_head", r->is_tied,
+            "dry_run", args->dry_run, "parameters", (json_int_t)r->n_parameters, "tensors", (json_int_t)r->n_tensors,
+            "layers", (json_int_t)r->n_layers, "context", (json_int_t)r->context, "vocabulary", (json_int_t)r->n_vocab,
+            "source_bytes", (json_int_t)r->source_bytes, "weights_bytes", (json_int_t)r->weights_bytes, "worst_steps",
+            r->worst_steps, "seconds", seconds));
+    printf("%s%s\n", out, args->dry_run ? " (not written)" : "");
+    printf("  architecture  %s, %lld layers, %llu parameters in %u tensors\n", r->architecture, (long long)r->n_layers,
+           (unsigned long long)r->n_parameters, (unsigned)r->n_tensors);
+    printf("  weights       %s, %.1f MB (source %.1f MB)%s\n", r->quantize, (double)r->weights_bytes / 1e6,
+           (double)r->source_bytes / 1e6, r->is_tied ? ", the embedding is the head" : "");
+    if (r->worst_steps > 0)
+        printf("  difference    at most %.4f of a step from the source's values\n", r->worst_steps);
+    printf("  context       %lld tokens, vocabulary of %lld\n", (long long)r->context, (long long)r->n_vocab);
+    if (!args->dry_run)
+        printf("  tokenizer     %s\n", r->tokenizer[0] ? r->tokenizer : "none");
+    if (!args->dry_run)
+        printf("  time          %.1f s, %.0f MB/s\n", seconds, (double)r->source_bytes / 1e6 / (seconds > 0 ? seconds : 1));
+    return finish_output(0);
+}
+
+static int convert(const convert_args *args, const pome_convert_opts *opts, const char *source, const char *out)
+{
+    pome_error err = {0};
+    pome_convert_report report;
+    progress shown = {.common = &args->common, .start = now_s()};
+    pome_convert_opts with_progress = *opts;
+    with_progress.progress = show_progress;
+    with_progress.progress_arg = &shown;
+    listen_to_log(&args->common);
+    interrupt_catch(NULL, NULL);
+    pome_status status = pome_convert(source, out, &with_progress, &report, &err);
+    interrupt_release();
+    if (shown.is_shown)
+        fputs("\r\033[K", stderr);
+    if (status == POME_ERR_CANCELLED) {
+        note(&args->common, "stopped; --resume goes on from here");
+        return EXIT_INTERRUPTED;
+    }
+    if (status != POME_OK)
+        return fail_with(&err);
+    double seconds = now_s() - shown.start;
+    if (!args->dry_run && !args->no_check && check_package(out, &args->common, &err) != POME_OK)
+        return fail_text("%s was written, but does not pass the check: %s", out, err.message);
+    return print_report(args, out, &report, seconds);
+}
+
+static int run(void *opaque, const char **operands, int n_operands)
+{
+    const convert_args *args = opaque;
+    pome_convert_opts opts;
+    (void)n_operands;
+    char **texts = calloc(args->keep.n + 1, sizeof *texts);
+    if (!texts)
+        return fail_text("out of memory");
+    int status = read_options(&opts, args, texts) ? convert(args, &opts, operands[0], operands[1]) : EXIT_USAGE;
+    for (size_t i = 0; i < args->keep.n; i++)
+        free(texts[i]);
+    free(texts);
+    return status;
+}
+
+const verb verb_convert = {
+    .name = "convert",
+    .summary = "checkpoint (safetensors, GGUF) to package",
+    .operands = "SOURCE OUT.mlpackage",
+    .description = "Makes a Core ML package of a language model's checkpoint: a Hugging Face folder (config.json, "
+                   "safetensors, tokenizer) or a GGUF file. The package keeps its cache as a state (iOS 18, macOS 15) and "
+                   "carries the tokenizer. Memory stays small, whatever the size of the model. Architectures: Llama, "
+                   "Mistral, Qwen2, Qwen3.",
+    .options = options,
+    .examples = examples,
+    .n_operands_min = 2,
+    .n_operands_max = 2,
+    .args_size = sizeof(convert_args),
+    .set_defaults = set_defaults,
+    .run = run,
+};

@@ -51,6 +51,7 @@ typedef enum pome_jinja_node_kind {
     POME_JN_CONCAT,      /* items */
     POME_JN_CONDITIONAL, /* a if b else c (NULL: undefined) */
     POME_JN_KEYWORD,     /* name, a */
+    POME_JN_SPREAD,      /* *a among items, **a among keywords */
     /* statements */
     POME_JN_DATA,   /* value: the text */
     POME_JN_PRINT,  /* a */

@@ -7,7 +7,6 @@
 
 #define SOURCE_BYTES_MAX ((size_t)1 << 20)
 #define DEPTH_MAX 1000 /* of evaluations in evaluations, macros included */
-#define ARGUMENTS_MAX 64
 
 typedef pome_jinja_node node;
 typedef pome_jinja_nodes nodes;
@@ -94,6 +93,8 @@ static pome_status lookup(jrun *run, const scope *s, pome_str name, pome_jv *out
         *out = *global;
         return POME_OK;
     }
+    if (pome_str_is(name, "self")) /* the template's blocks, of which there are none here */
+        return pome_jv_new_dict(run, POME_JV_NAMESPACE, out);
     if (pome_jinja_has_function(name)) {
         *out = (pome_jv){.type = POME_JV_FUNCTION, .u.s = name};
         return POME_OK;
@@ -126,26 +127,55 @@ static pome_status eval_dict(jrun *run, const node *n, scope *s, pome_jv *out)
     return POME_OK;
 }
 
+/* Named arguments, with the entries of ** among them, into a dict. */
+static pome_status eval_keywords(jrun *run, const node *n, scope *s, pome_jv *out)
+{
+    POME_TRY(pome_jv_new_dict(run, POME_JV_DICT, out));
+    for (size_t i = 0; i < n->keywords.n; i++) {
+        const node *keyword = n->keywords.items[i];
+        pome_jv value, key = pome_jv_str(keyword->name);
+        POME_TRY(eval(run, keyword->a, s, &value));
+        if (keyword->kind == POME_JN_KEYWORD) {
+            POME_TRY(pome_jv_dict_set(run, out, &key, &value));
+            continue;
+        }
+        if (value.type != POME_JV_DICT)
+            return pome_jinja_fail(run, POME_ERR_ARG, "** of a %s", pome_jv_type_name(&value));
+        for (size_t k = 0; k < value.u.dict->n; k++) {
+            if (value.u.dict->keys[k].type != POME_JV_STR)
+                return pome_jinja_fail(run, POME_ERR_ARG, "** of a dict whose keys are no strings");
+            POME_TRY(pome_jv_dict_set(run, out, &value.u.dict->keys[k], &value.u.dict->values[k]));
+        }
+    }
+    return POME_OK;
+}
+
 /* Evaluates the arguments of a call, filter or test into the arena. */
 static pome_status eval_arguments(jrun *run, const node *n, scope *s, pome_jinja_args *out)
 {
-    if (n->items.n > ARGUMENTS_MAX || n->keywords.n > ARGUMENTS_MAX)
-        return pome_jinja_fail(run, POME_ERR_LIMIT, "more than %d arguments", ARGUMENTS_MAX);
-    pome_jv list;
-    POME_TRY(eval_items(run, &n->items, s, POME_JV_LIST, &list));
-    *out = (pome_jinja_args){.items = list.u.list->items, .n = list.u.list->n, .n_named = n->keywords.n};
-    if (n->keywords.n == 0)
-        return POME_OK;
-    pome_str *names = POME_NEW_ARRAY(run->arena, pome_str, n->keywords.n);
-    pome_jv *named = POME_NEW_ARRAY(run->arena, pome_jv, n->keywords.n);
-    if (!names || !named)
-        return pome_jinja_nomem(run);
-    for (size_t i = 0; i < n->keywords.n; i++) {
-        names[i] = n->keywords.items[i]->name;
-        POME_TRY(eval(run, n->keywords.items[i]->a, s, &named[i]));
+    pome_jv list, spread, value, keywords;
+    POME_TRY(pome_jv_new_list(run, POME_JV_LIST, n->items.n, &list));
+    for (size_t i = 0; i < n->items.n; i++) {
+        const node *item = n->items.items[i];
+        POME_TRY(eval(run, item->kind == POME_JN_SPREAD ? item->a : item, s, &value));
+        if (item->kind != POME_JN_SPREAD) {
+            POME_TRY(pome_jv_push(run, &list, &value));
+            continue;
+        }
+        POME_TRY(pome_jv_iterate(run, &value, &spread));
+        for (size_t k = 0; k < spread.u.list->n; k++)
+            POME_TRY(pome_jv_push(run, &list, &spread.u.list->items[k]));
     }
+    POME_TRY(eval_keywords(run, n, s, &keywords));
+    size_t n_named = keywords.u.dict->n;
+    *out = (pome_jinja_args){.items = list.u.list->items, .n = list.u.list->n, .named = keywords.u.dict->values,
+                             .n_named = n_named};
+    pome_str *names = POME_NEW_ARRAY(run->arena, pome_str, n_named);
+    if (!names)
+        return pome_jinja_nomem(run);
+    for (size_t i = 0; i < n_named; i++)
+        names[i] = keywords.u.dict->keys[i].u.s;
     out->names = names;
-    out->named = named;
     return POME_OK;
 }
 

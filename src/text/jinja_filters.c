@@ -296,7 +296,7 @@ static pome_status filter_indent(jrun *run, const pome_jv *v, slots_t a, pome_jv
     pome_str s, indent;
     char spaces[256];
     bool first = a[1] && pome_jv_truth(a[1]), blank = a[2] && pome_jv_truth(a[2]);
-    POME_TRY(as_str(run, v, &s));
+    POME_TRY(pome_jinja_want_str(run, v, "indent", &s));
     if (a[0] && a[0]->type == POME_JV_STR) {
         indent = a[0]->u.s;
     } else {
@@ -393,20 +393,22 @@ static pome_status filter_truncate(jrun *run, const pome_jv *v, slots_t a, pome_
     pome_str s, end = pome_str_of("...");
     int64_t length = 255, leeway = 5;
     bool kill = a[1] && pome_jv_truth(a[1]);
-    POME_TRY(as_str(run, v, &s));
+    size_t n_items;
+    POME_TRY(pome_jv_length(run, v, &n_items));
     if (a[0])
         POME_TRY(pome_jinja_want_int(run, a[0], "truncate", &length));
     if (a[2])
         POME_TRY(pome_jinja_want_str(run, a[2], "truncate", &end));
     if (a[3] && a[3]->type != POME_JV_NONE)
         POME_TRY(pome_jinja_want_int(run, a[3], "truncate", &leeway));
-    int64_t n = (int64_t)pome_utf8_count(s.ptr, s.len), n_end = (int64_t)pome_utf8_count(end.ptr, end.len);
-    if (length < n_end || leeway < 0)
+    int64_t n_end = (int64_t)pome_utf8_count(end.ptr, end.len);
+    if (length < n_end || length > INT32_MAX || leeway < 0 || leeway > INT32_MAX)
         return pome_jinja_fail(run, POME_ERR_ARG, "truncate to %lld", (long long)length);
-    if (n <= length + leeway) {
-        *out = pome_jv_str(s);
+    if ((int64_t)n_items <= length + leeway) {
+        *out = *v;
         return POME_OK;
     }
+    POME_TRY(pome_jinja_want_str(run, v, "truncate", &s));
     size_t cut = 0;
     for (int64_t i = 0; i < length - n_end; i++)
         cut += pome_utf8_len(s.ptr[cut]);

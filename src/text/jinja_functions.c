@@ -182,7 +182,7 @@ static bool is_type(pome_str name, const pome_jv *v, bool *out)
                          1u << POME_JV_UNDEFINED},
         {"iterable", 1u << POME_JV_STR | 1u << POME_JV_LIST | 1u << POME_JV_TUPLE | 1u << POME_JV_DICT |
                          1u << POME_JV_UNDEFINED | 1u << POME_JV_GENERATOR | 1u << POME_JV_LOOP},
-        {"callable", 1u << POME_JV_FUNCTION | 1u << POME_JV_METHOD | 1u << POME_JV_MACRO | 1u << POME_JV_LOOP},
+        {"callable", 1u << POME_JV_UNDEFINED | 1u << POME_JV_FUNCTION | 1u << POME_JV_METHOD | 1u << POME_JV_MACRO | 1u << POME_JV_LOOP},
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (pome_str_is(name, types[i].name)) {
@@ -220,8 +220,8 @@ static pome_status test_parity(jrun *run, pome_str name, const pome_jv *v, slots
     POME_TRY(pome_jinja_binary(run, POME_JO_MOD, v, divisible ? a[0] : &by, &rest));
     if (!pome_jv_is_number(&rest))
         return pome_jinja_fail(run, POME_ERR_ARG, "%.*s wants a number", (int)name.len, name.ptr);
-    *out = pome_jv_truth(&rest) == pome_str_is(name, "odd");
-    return POME_OK;
+    pome_jv wanted = pome_jv_int(pome_str_is(name, "odd"));
+    return pome_jv_equal(run, &rest, &wanted, out);
 }
 
 static pome_status test_compare(jrun *run, pome_str name, const pome_jv *v, slots_t a, bool *out)

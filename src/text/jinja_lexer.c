@@ -163,6 +163,8 @@ static pome_status raw_block(lexer *x, size_t tag_len, char end_sign)
         after_block(x, sign);
         return POME_OK;
     }
+    if (begin == x->in.len)
+        return POME_OK;
     return fail_at_line(x, "a raw block without endraw");
 }
 

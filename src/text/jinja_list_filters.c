@@ -124,6 +124,8 @@ static pome_status filter_unique(jrun *run, const pome_jv *v, slots_t a, pome_jv
     for (size_t i = 0; i < list.u.list->n; i++) {
         bool known;
         POME_TRY(sort_key(run, &list.u.list->items[i], a[1], flag(a[0]), &key));
+        if (key.type == POME_JV_LIST || key.type == POME_JV_DICT)
+            return pome_jinja_fail(run, POME_ERR_ARG, "unique of a %s", pome_jv_type_name(&key));
         POME_TRY(pome_jv_contains(run, &seen, &key, &known));
         if (known)
             continue;
@@ -420,8 +422,10 @@ pome_status pome_jinja_open_filter(jrun *run, pome_str name, const pome_jv *inpu
                                    pome_jv *out)
 {
     pome_jv list;
-    POME_TRY(pome_jv_iterate(run, input, &list));
     POME_TRY(pome_jv_new_list(run, POME_JV_GENERATOR, 0, out));
+    if (!pome_jv_truth(input)) /* none, false and 0 are as good as an empty list */
+        return POME_OK;
+    POME_TRY(pome_jv_iterate(run, input, &list));
     if (pome_str_is(name, "map"))
         return args->n == 0 ? map_attribute(run, &list, args, out) : map_filter(run, &list, args, out);
     bool by_attribute = name.ptr[name.len - 1] == 'r', wanted = name.ptr[0] == 's';

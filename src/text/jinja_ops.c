@@ -169,7 +169,10 @@ pome_status pome_jinja_binary(pome_jinja_run *run, pome_jinja_op op, const pome_
         return pome_jinja_fail(run, POME_ERR_ARG, "division by zero");
     if (!is_float)
         return int_op(run, op, as_int(a), as_int(b), out);
-    *out = pome_jv_float(float_op(op, as_double(a), as_double(b)));
+    double r = float_op(op, as_double(a), as_double(b));
+    if (op == POME_JO_POW && !isfinite(r) && isfinite(as_double(a)) && isfinite(as_double(b)))
+        return pome_jinja_fail(run, POME_ERR_ARG, "the result of ** is no number");
+    *out = pome_jv_float(r);
     return POME_OK;
 }
 
@@ -335,7 +338,9 @@ pome_status pome_jinja_percent(pome_jinja_run *run, pome_str format, const pome_
         else
             status = put_directive(run, &d, &values[used++], &b);
     }
-    if (status == POME_OK && used < n && !(n == 1 && values[0].type == POME_JV_DICT))
+    bool keyed = n == 1 && (values[0].type == POME_JV_DICT || values[0].type == POME_JV_LIST ||
+                            values[0].type == POME_JV_UNDEFINED); /* Python lets these be left over */
+    if (status == POME_OK && used < n && !keyed)
         status = pome_jinja_fail(run, POME_ERR_ARG, "a format wants %zu values and is given %zu", used, n);
     if (status == POME_OK)
         status = pome_jv_take(run, &b, out);

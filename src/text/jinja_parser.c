@@ -1,4 +1,5 @@
 /* Recursive descent in the order of jinja2's own parser, so that precedence and odd corners are the same. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -130,8 +131,8 @@ static bool skip_name(parser *p, const char *name)
 
 static pome_status expect_op(parser *p, const char *op)
 {
-    char wanted[8] = {'"', 0};
-    strcat(strcat(wanted, op), "\"");
+    char wanted[8];
+    snprintf(wanted, sizeof wanted, "\"%s\"", op);
     return skip_op(p, op) ? POME_OK : syntax(p, wanted);
 }
 
@@ -176,9 +177,16 @@ static pome_status parse_arguments(parser *p, node *call)
                 break;
         }
         first = false;
-        if (is_op(p, "*") || is_op(p, "**"))
-            return pome_fail(p->err, POME_ERR_UNSUPPORTED, "line %d: \"*\" arguments are not supported", p->t->line);
         node *value, *keyword;
+        if (is_op(p, "*") || is_op(p, "**")) {
+            nodes *list = is_op(p, "*") ? &call->items : &call->keywords;
+            POME_TRY(new_node(p, POME_JN_SPREAD, p->t->line, &value));
+            p->t++;
+            POME_TRY(parse_expression(p, &value->a));
+            POME_TRY(adopt(p, value, value->a));
+            POME_TRY(append(p, call, list, value));
+            continue;
+        }
         if (p->t->kind == POME_JT_NAME && p->t[1].kind == POME_JT_OPERATOR && pome_str_is(p->t[1].text, "=")) {
             POME_TRY(new_node(p, POME_JN_KEYWORD, p->t->line, &keyword));
             keyword->name = p->t->text;
@@ -630,44 +638,42 @@ static pome_status parse_body(parser *p, node *parent, nodes *body, const char *
     return POME_OK;
 }
 
+static pome_status parse_target(parser *p, bool with_namespace, node **out);
+
+static pome_status parse_target_item(parser *p, bool with_namespace, node **out)
+{
+    if (skip_op(p, "(")) {
+        POME_TRY(enter(p));
+        POME_TRY(parse_target(p, false, out));
+        p->depth--;
+        return expect_op(p, ")");
+    }
+    POME_TRY(new_node(p, POME_JN_NAME, p->t->line, out));
+    POME_TRY(expect_name(p, &(*out)->name));
+    if (with_namespace && skip_op(p, ".")) {
+        pome_str attribute;
+        POME_TRY(expect_name(p, &attribute));
+        (*out)->kind = POME_JN_NAMESPACE_TARGET;
+        (*out)->value = pome_jv_str(attribute);
+    }
+    return POME_OK;
+}
+
+/* A name, namespace.name, or several with commas, which may be nested in parentheses. */
 static pome_status parse_target(parser *p, bool with_namespace, node **out)
 {
-    pome_str name;
-    int line = p->t->line;
-    node *first = NULL;
-    bool parenthesis = skip_op(p, "("), tuple = false;
-    *out = NULL;
-    do {
-        node *item;
-        if (*out || first)
-            tuple = true;
-        if (tuple && p->t->kind != POME_JT_NAME)
-            break; /* a trailing comma */
-        POME_TRY(expect_name(p, &name));
-        POME_TRY(new_node(p, POME_JN_NAME, line, &item));
-        item->name = name;
-        if (with_namespace && !first && skip_op(p, ".")) {
-            item->kind = POME_JN_NAMESPACE_TARGET;
-            POME_TRY(expect_name(p, &name));
-            item->value = pome_jv_str(name);
-        }
-        if (!first) {
-            first = item;
-            continue;
-        }
-        if (!*out) {
-            POME_TRY(new_node(p, POME_JN_TUPLE, line, out));
-            POME_TRY(append(p, *out, &(*out)->items, first));
-        }
+    node *first, *item;
+    POME_TRY(parse_target_item(p, with_namespace, &first));
+    *out = first;
+    if (!is_op(p, ","))
+        return POME_OK;
+    POME_TRY(new_node(p, POME_JN_TUPLE, first->line, out));
+    POME_TRY(append(p, *out, &(*out)->items, first));
+    while (skip_op(p, ",") && (p->t->kind == POME_JT_NAME || is_op(p, "(")) && !is_name(p, "in")) {
+        POME_TRY(parse_target_item(p, with_namespace, &item));
         POME_TRY(append(p, *out, &(*out)->items, item));
-    } while (skip_op(p, ","));
-    if (tuple && !*out) {
-        POME_TRY(new_node(p, POME_JN_TUPLE, line, out));
-        POME_TRY(append(p, *out, &(*out)->items, first));
     }
-    if (!*out)
-        *out = first;
-    return parenthesis ? expect_op(p, ")") : POME_OK;
+    return POME_OK;
 }
 
 static pome_status parse_for(parser *p, node *n)

@@ -155,15 +155,13 @@ static size_t skip_space(pome_str s, size_t i)
     return s.len - rest.len;
 }
 
-/* Without a separator: words between white space; the last part, once there are enough, keeps its own. */
+/* Without a separator: words between white space; the last part, once there are enough, keeps what is in it. */
 static pome_status split_words(jrun *run, pome_str s, int64_t limit, pome_jv *out)
 {
     POME_TRY(pome_jv_new_list(run, POME_JV_LIST, 0, out));
     for (size_t i = skip_space(s, 0); i < s.len; limit--) {
-        if (limit == 0) {
-            pome_str rest = pome_jinja_strip((pome_str){s.ptr + i, s.len - i}, NULL, false, true);
-            return push_str(run, out, rest.ptr, rest.len);
-        }
+        if (limit == 0)
+            return push_str(run, out, s.ptr + i, s.len - i);
         size_t end = i;
         while (end < s.len) {
             uint32_t cp;

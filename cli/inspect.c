@@ -11,7 +11,7 @@
 typedef struct inspect_args {
     common_args common;
     const char *function;
-    bool mil;
+    bool mil, plan;
 } inspect_args;
 
 static void set_defaults(void *args)
@@ -22,6 +22,7 @@ static void set_defaults(void *args)
 #define AT(member) offsetof(inspect_args, member)
 static const option options[] = {
     {"mil", 0, NULL, OPTION_FLAG, NULL, AT(mil), 0, 0, false, "Print the program as MIL text"},
+    {"plan", 0, NULL, OPTION_FLAG, NULL, AT(plan), 0, 0, false, "Print what the program is compiled to, a line per step"},
     {"function", 0, NULL, OPTION_TEXT, "NAME", AT(function), 0, 0, false, "Only this function (all)"},
     OPTIONS_OUTPUT(inspect_args),
     {0},
@@ -31,6 +32,7 @@ static const char *const examples[] = {
     "pome inspect model.mlpackage", "inputs, outputs, states, operators, weights, metadata",
     "pome inspect model.mlpackage --json | jq .functions[0].inputs", "the same as JSON",
     "pome inspect model.mlpackage --mil | less", "the program text",
+    "pome inspect model.mlpackage --plan | less", "the steps that run",
     NULL,
 };
 
@@ -260,6 +262,15 @@ static void write_piece(void *arg, const char *text, size_t len)
     fwrite(text, 1, len, arg);
 }
 
+static pome_status print_plans(pome_model *model, int only, pome_error *err)
+{
+    pome_status status = POME_OK;
+    for (uint32_t i = 0; i < pome_model_describe(model)->n_functions && status == POME_OK; i++)
+        if (only < 0 || (uint32_t)only == i)
+            status = pome_model_print_plan(model, i, write_piece, stdout, err);
+    return status;
+}
+
 static int inspect(const inspect_args *args, pome_model *model)
 {
     pome_error err = {0};
@@ -270,13 +281,15 @@ static int inspect(const inspect_args *args, pome_model *model)
         return fail_text("no function '%s' in the model (pome inspect lists them)", args->function);
     if (args->mil)
         status = pome_model_print_mil(model, only, write_piece, stdout, &err);
+    else if (args->plan)
+        status = print_plans(model, only, &err);
     else if (args->common.json)
         status = model_json(&document, model, only, &err);
     else
         status = print_text(model, only, &err);
     if (status != POME_OK)
         return fail_with(&err);
-    return args->common.json && !args->mil ? print_json(document) : finish_output(0);
+    return document ? print_json(document) : finish_output(0);
 }
 
 static int run(void *opaque, const char **operands, int n_operands)
@@ -285,8 +298,8 @@ static int run(void *opaque, const char **operands, int n_operands)
     pome_error err = {0};
     pome_model *model = NULL;
     (void)n_operands;
-    if (args->mil && args->common.json) {
-        fprintf(stderr, "pome inspect: --mil is text: leave out --json\n");
+    if ((args->mil || args->plan) && args->common.json) {
+        fprintf(stderr, "pome inspect: --%s is text: leave out --json\n", args->mil ? "mil" : "plan");
         return EXIT_USAGE;
     }
     if (open_model(&model, operands[0], &args->common, &err) != POME_OK)

@@ -7,13 +7,15 @@
 #include <sys/stat.h>
 
 #include "command.h"
+#include "dump.h"
 #include "npy.h"
 #include "pome/predictor.h"
 #include "verbs.h"
 
 typedef struct predict_args {
     common_args common;
-    option_list inputs;
+    option_list inputs, dumps;
+    bool check_finite;
     const char *output, *state_in, *state_out, *function;
 } predict_args;
 
@@ -25,6 +27,7 @@ typedef struct prediction {
     pome_state *state;
     pome_tensor *inputs; /* [n_inputs]; rank 0 without data: not given */
     bool *is_given;      /* [n_inputs] */
+    dump dump;
 } prediction;
 
 static void set_defaults(void *args)
@@ -42,6 +45,10 @@ static const option options[] = {
      "Write the outputs to DIR/NAME.npy or into one .npz file"},
     {"state-in", 0, NULL, OPTION_TEXT, "FILE.npz", AT(state_in), 0, 0, false, "Begin with these states (zeros)"},
     {"state-out", 0, NULL, OPTION_TEXT, "FILE.npz", AT(state_out), 0, 0, false, "Write the states afterwards"},
+    {"dump", 0, NULL, OPTION_LIST, "NAME|all", AT(dumps), 0, 0, false,
+     "Keep an intermediate result of the program with the outputs (fp32 where the program declares fp16); may be repeated"},
+    {"check-finite", 0, NULL, OPTION_FLAG, NULL, AT(check_finite), 0, 0, false,
+     "Fail and name the first operator whose result holds NaN or infinity"},
     {"function", 0, NULL, OPTION_TEXT, "NAME", AT(function), 0, 0, false, "Function of the package (its default)"},
     OPTIONS_ENGINE(predict_args, "exact"),
     OPTIONS_OUTPUT(predict_args),
@@ -51,6 +58,7 @@ static const option options[] = {
 static const char *const examples[] = {
     "pome predict model.mlpackage --input x=x.npy --output out.npz", "all outputs in one file",
     "pome predict model.mlpackage --input inputs.npz --json", "shape and range of each output",
+    "pome predict model.mlpackage --input x=x.npy --numerics fp16 --check-finite", "where a half-precision device would overflow",
     "pome predict model.mlpackage --input x=x.npy --state-in s.npz --state-out s.npz --output out", "one step of a model with states",
     NULL,
 };
@@ -212,39 +220,65 @@ static pome_status save_states(prediction *p, pome_error *err)
 
 /* ---- outputs ---- */
 
-static pome_status save_outputs_npz(const prediction *p, pome_error *err)
+/* The outputs, then the dumped results that are no outputs. */
+typedef struct results {
+    const char **names;
+    const pome_tensor **tensors;
+    size_t n;
+} results;
+
+static void free_results(results *r)
 {
-    uint32_t n = p->function->n_outputs;
-    const char **names = calloc(n + 1, sizeof *names);
-    const pome_tensor **tensors = calloc(n + 1, sizeof *tensors);
-    pome_status status = POME_ERR_NOMEM;
-    for (uint32_t i = 0; i < n && names && tensors; i++) {
-        names[i] = p->function->outputs[i].name;
-        tensors[i] = pome_predictor_output(p->predictor, i);
-    }
-    if (names && tensors)
-        status = npz_write(p->args->output, names, tensors, n, err);
-    free(names);
-    free(tensors);
-    return status;
+    free(r->names);
+    free(r->tensors);
 }
 
-static pome_status save_outputs_folder(const prediction *p, pome_error *err)
+static pome_status list_results(results *r, const prediction *p, pome_error *err)
 {
-    if (mkdir(p->args->output, 0777) != 0 && errno != EEXIST)
-        return fail_arg(err, "%s: %s", p->args->output, strerror(errno));
+    size_t most = p->function->n_outputs + p->dump.n + 1;
+    *r = (results){calloc(most, sizeof *r->names), calloc(most, sizeof *r->tensors), 0};
+    if (!r->names || !r->tensors)
+        return fail_arg(err, "out of memory");
     for (uint32_t i = 0; i < p->function->n_outputs; i++) {
+        r->names[r->n] = p->function->outputs[i].name;
+        r->tensors[r->n++] = pome_predictor_output(p->predictor, i);
+    }
+    for (size_t i = 0; i < p->dump.n; i++) {
+        if (find_feature(p->function->outputs, p->function->n_outputs, p->dump.arrays[i].name) >= 0)
+            continue;
+        r->names[r->n] = p->dump.arrays[i].name;
+        r->tensors[r->n++] = &p->dump.arrays[i].tensor;
+    }
+    return POME_OK;
+}
+
+static pome_status save_folder(const char *folder, const results *r, pome_error *err)
+{
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return fail_arg(err, "%s: %s", folder, strerror(errno));
+    for (size_t i = 0; i < r->n; i++) {
         char path[4096];
-        int len = snprintf(path, sizeof path, "%s/%s.npy", p->args->output, p->function->outputs[i].name);
+        int len = snprintf(path, sizeof path, "%s/%s.npy", folder, r->names[i]);
         if (len < 0 || (size_t)len >= sizeof path)
-            return fail_arg(err, "%s: the path is too long", p->args->output);
-        for (char *c = path + strlen(p->args->output) + 1; *c; c++)
+            return fail_arg(err, "%s: the path is too long", folder);
+        for (char *c = path + strlen(folder) + 1; *c; c++)
             *c = *c == '/' ? '_' : *c;
-        pome_status status = npy_write(path, pome_predictor_output(p->predictor, i), err);
+        pome_status status = npy_write(path, r->tensors[i], err);
         if (status != POME_OK)
             return status;
     }
     return POME_OK;
+}
+
+static pome_status save_outputs(const prediction *p, pome_error *err)
+{
+    results r = {0};
+    pome_status status = list_results(&r, p, err);
+    if (status == POME_OK)
+        status = is_npz_path(p->args->output) ? npz_write(p->args->output, r.names, r.tensors, r.n, err)
+                                              : save_folder(p->args->output, &r, err);
+    free_results(&r);
+    return status;
 }
 
 typedef struct range {
@@ -301,27 +335,35 @@ static void print_range(const char *name, const pome_tensor *t, const range *r)
     putchar('\n');
 }
 
+static pome_status show_results(const results *r, json_t *list, pome_error *err)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        range span;
+        pome_status status = find_range(&span, r->tensors[i], err);
+        if (status != POME_OK)
+            return status;
+        if (list)
+            json_array_append_new(list, range_json(r->names[i], r->tensors[i], &span));
+        else
+            print_range(r->names[i], r->tensors[i], &span);
+    }
+    return POME_OK;
+}
+
 static int show_outputs(const prediction *p)
 {
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < p->function->n_outputs; i++) {
-        const pome_tensor *t = pome_predictor_output(p->predictor, i);
-        const char *name = p->function->outputs[i].name;
-        pome_error err = {0};
-        range r;
-        if (find_range(&r, t, &err) != POME_OK) {
-            json_decref(list);
-            return fail_with(&err);
-        }
-        if (p->args->common.json)
-            json_array_append_new(list, range_json(name, t, &r));
-        else
-            print_range(name, t, &r);
+    pome_error err = {0};
+    results r = {0};
+    json_t *list = p->args->common.json ? json_array() : NULL;
+    pome_status status = list_results(&r, p, &err);
+    if (status == POME_OK)
+        status = show_results(&r, list, &err);
+    free_results(&r);
+    if (status != POME_OK) {
+        json_decref(list);
+        return fail_with(&err);
     }
-    if (p->args->common.json)
-        return print_json(json_pack("{s:o}", "outputs", list));
-    json_decref(list);
-    return finish_output(0);
+    return list ? print_json(json_pack("{s:o}", "outputs", list)) : finish_output(0);
 }
 
 /* ---- the whole ---- */
@@ -350,6 +392,17 @@ static pome_status prepare(prediction *p, const char *path, pome_error *err)
     return status;
 }
 
+static pome_status run_watched(prediction *p, pome_error *err)
+{
+    dump_start(&p->dump, p->predictor);
+    pome_status status = pome_predictor_run(p->predictor, p->state, err);
+    if (status != POME_OK)
+        return status;
+    for (uint32_t i = 0; i < p->function->n_outputs; i++)
+        dump_see_output(&p->dump, p->function->outputs[i].name, pome_predictor_output(p->predictor, i));
+    return dump_finish(&p->dump, err);
+}
+
 static pome_status predict(prediction *p, const char *path, pome_error *err)
 {
     const predict_args *args = p->args;
@@ -363,9 +416,9 @@ static pome_status predict(prediction *p, const char *path, pome_error *err)
     if (status == POME_OK && args->state_in)
         status = load_states(p, err);
     if (status == POME_OK)
-        status = pome_predictor_run(p->predictor, p->state, err);
+        status = run_watched(p, err);
     if (status == POME_OK && args->output)
-        status = is_npz_path(args->output) ? save_outputs_npz(p, err) : save_outputs_folder(p, err);
+        status = save_outputs(p, err);
     if (status == POME_OK && args->state_out)
         status = save_states(p, err);
     return status;
@@ -376,6 +429,7 @@ static int run(void *opaque, const char **operands, int n_operands)
     (void)n_operands;
     pome_error err = {0};
     prediction p = {.args = opaque};
+    p.dump = (dump){.wanted = &p.args->dumps, .check_finite = p.args->check_finite};
     int status = predict(&p, operands[0], &err) == POME_OK ? 0 : fail_with(&err);
     if (status == 0 && (!p.args->output || p.args->common.json))
         status = show_outputs(&p);
@@ -385,6 +439,7 @@ static int run(void *opaque, const char **operands, int n_operands)
         pome_tensor_reset(&p.inputs[i]);
     free(p.inputs);
     free(p.is_given);
+    dump_reset(&p.dump);
     pome_model_close(&p.model);
     return status;
 }

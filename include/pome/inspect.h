@@ -37,6 +37,12 @@ typedef void pome_text_sink(void *arg, const char *text, size_t len);
 POME_API POME_NODISCARD pome_status pome_model_print_mil(const pome_model *model, int function, pome_text_sink *sink,
                                                          void *arg, pome_error *err);
 
+/* The compiled plan of a function as text: a line per step with its kind (shape: evaluated when input shapes change;
+ * tensor: run each time; dynamic: sized while running), operator, result and what is special about it.
+ * Errors: ARG, NOMEM. */
+POME_API POME_NODISCARD pome_status pome_model_print_plan(pome_model *model, uint32_t function, pome_text_sink *sink,
+                                                          void *arg, pome_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -56,6 +56,18 @@ POME_API POME_NODISCARD pome_status pome_predictor_run(pome_predictor *predictor
 /* Output `index` of the last run, in its declared dtype, contiguous; valid until the next run. */
 POME_API const pome_tensor *pome_predictor_output(const pome_predictor *predictor, uint32_t index);
 
+/* What an operator gave: called right after it ran, for each result, while `value` is what it says (fp32 where the
+ * program declares fp16, unless the value shows a state's memory; any strides). Operators that were evaluated before
+ * the run (constants, shape arithmetic) or that passes removed are not seen. */
+typedef struct pome_observed {
+    const char *op;     /* "linear" */
+    const char *name;   /* of the result in the program */
+    const pome_tensor *value;
+} pome_observed;
+typedef void pome_observer(void *arg, const pome_observed *result);
+/* NULL ends it. Observing costs a call per result. */
+POME_API void pome_predictor_observe(pome_predictor *predictor, pome_observer *observer, void *arg);
+
 #ifdef __cplusplus
 }
 #endif

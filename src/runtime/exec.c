@@ -225,6 +225,8 @@ static pome_status run_tensor(pome_exec *e, const pome_step *s, pome_exec_step *
     if (x->is_copied_view) {
         for (uint32_t o = 0; o < s->op->n_out; o++)
             pome_strided_copy(&e->t[s->out + o], &x->viewed[o], e->pool, e->plan->kernels);
+        if (e->observe)
+            e->observe(e->observe_arg, s->op, &e->t[s->out]);
         return POME_OK;
     }
     for (uint32_t k = 0; k < x->n_conversions; k++)

@@ -32,6 +32,8 @@ struct pome_predictor {
     const pome_tensor **states; /* [n_states] */
     pome_tensor *outputs;       /* [n_outputs] */
     staging *output_memory;     /* [n_outputs] */
+    pome_observer *observer;
+    void *observer_arg;
 };
 
 void pome_predictor_opts_default(pome_predictor_opts *opts)
@@ -324,4 +326,20 @@ pome_status pome_predictor_run(pome_predictor *p, pome_state *state, pome_error 
     for (uint32_t i = 0; i < p->f->n_outputs; i++)
         POME_TRY(take_output(p, i, false, err));
     return POME_OK;
+}
+
+static void pass_on(void *arg, const pome_op *op, const pome_tensor *out)
+{
+    const pome_predictor *p = arg;
+    for (uint32_t o = 0; o < op->n_out; o++) {
+        pome_observed seen = {.op = op->def->name, .name = op->out[o]->name, .value = &out[o]};
+        p->observer(p->observer_arg, &seen);
+    }
+}
+
+void pome_predictor_observe(pome_predictor *p, pome_observer *observer, void *arg)
+{
+    p->observer = observer;
+    p->observer_arg = arg;
+    pome_exec_observe(p->exec, observer ? pass_on : NULL, p);
 }

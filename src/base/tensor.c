@@ -10,8 +10,10 @@
 
 struct pome_buffer {
     atomic_int refs;
-    void *data;
+    void *block; /* the tensor's data begin at its first multiple of ALIGN */
 };
+
+enum { ALIGN = 64 };
 
 static const struct {
     const char *name;
@@ -112,15 +114,17 @@ pome_status pome_tensor_init(pome_tensor *out, pome_dtype dtype, int32_t rank, c
         return pome_fail(err, POME_ERR_LIMIT, "tensor: %lld elements are too many", (long long)n);
     size_t size = ((size_t)n_bits + 7) / 8;
     pome_buffer *b = malloc(sizeof *b);
-    void *data = aligned_alloc(64, (size + 63) / 64 * 64 + 64);
-    if (!b || !data) {
+    /* calloc gives large blocks as pages that take no memory before they are written: a state of a long context costs
+     * what is used of it. */
+    void *block = calloc(1, size + ALIGN);
+    if (!b || !block) {
         free(b);
-        free(data);
+        free(block);
         return pome_fail_nomem(err, size, "tensor");
     }
-    memset(data, 0, size);
+    void *data = (void *)(((uintptr_t)block + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
     atomic_init(&b->refs, 1);
-    b->data = data;
+    b->block = block;
     *out = (pome_tensor){.dtype = dtype, .data = data, .owner = b};
     set_shape(out, rank, shape);
     return POME_OK;
@@ -130,7 +134,7 @@ void pome_tensor_reset(pome_tensor *t)
 {
     pome_buffer *b = t->owner;
     if (b && atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) == 1) {
-        free(b->data);
+        free(b->block);
         free(b);
     }
     *t = (pome_tensor){0};

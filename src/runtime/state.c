@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
@@ -38,10 +40,23 @@ void pome_state_destroy(pome_state **state)
     *state = NULL;
 }
 
+/* Zeroes memory that a tensor owns. Whole pages of a large one are given back to the system instead, which hands out
+ * zeroed ones when they are touched again (madvise(2): private anonymous memory). */
+static void clear(char *p, size_t size)
+{
+    enum { LARGE = 1 << 20 };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t lead = size < LARGE ? size : (page - (uintptr_t)p % page) % page, body = (size - lead) / page * page;
+    if (body && madvise(p + lead, body, MADV_DONTNEED) != 0)
+        memset(p + lead, 0, body);
+    memset(p, 0, lead);
+    memset(p + lead + body, 0, size - lead - body);
+}
+
 void pome_state_clear(pome_state *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
-        memset(s->t[i].data, 0, pome_tensor_size_bytes(&s->t[i]));
+        clear(s->t[i].data, pome_tensor_size_bytes(&s->t[i]));
 }
 
 pome_tensor *pome_state_tensor(pome_state *s, uint32_t index)

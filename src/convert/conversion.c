@@ -111,9 +111,14 @@ static void describe_wish(char *text, size_t size, const pome_encoding_wish *w)
         snprintf(text, size, "%s, a scale per row", pome_dtype_name(w->code));
 }
 
+/* Scaled rotary positions reach beyond those that the configuration counts. */
 static int64_t context_of(const conversion *v)
 {
+    const pome_rope *rope = &v->checkpoint->config.rope;
     int64_t limit = v->checkpoint->config.n_positions;
+    double scaled = rope->factor > 1 ? (double)rope->original * rope->factor : 0;
+    if (limit > 0 && scaled > (double)limit && scaled < 1e12)
+        limit = (int64_t)scaled;
     if (limit > 0 && v->o->context > limit) {
         pome_log(POME_LOG_INFO, "the model is made for %" PRId64 " positions: that is the context", limit);
         return limit;

@@ -59,6 +59,8 @@ static uint16_t scale_of(float max, int top)
 {
     float doubled = pome_f16_round(2 * max);
     uint16_t scale = doubled <= HALF_MAX ? pome_f32_to_f16(doubled / (float)(2 * top)) : pome_f32_to_f16(max / (float)top);
+    if (pome_f16_round(pome_f16_to_f32(scale) * (float)top) > HALF_MAX)
+        scale--; /* the largest code must not decode to infinity */
     return scale ? scale : 0x3c00; /* all zero, or too small for any scale: 1 */
 }
 

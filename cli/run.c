@@ -157,8 +157,10 @@ pome_status run_answer(run_state *run, const int32_t *ids, size_t n_ids, answer 
     opts.sink_arg = a;
     *a = (answer){.run = run};
     pome_status status = pome_generate(run->session, run->sampler, ids, (int64_t)n_ids, &opts, &a->result, err);
-    if (!args->common.json && (status == POME_OK || a->n_ids > 0))
+    if (!args->common.json && (status == POME_OK || a->n_ids > 0)) {
         putchar('\n');
+        a->has_failed |= fflush(stdout) != 0; /* before anything goes to stderr */
+    }
     return status;
 }
 

@@ -30,6 +30,11 @@ static const struct {
 
 static const char *stem_of(const pome_checkpoint *c, pome_part part)
 {
+    bool is_fused = c->config.family->has_fused_rows;
+    if (is_fused && part >= POME_PART_QUERY && part <= POME_PART_VALUE)
+        return c->is_gguf ? "attn_qkv" : "self_attn.qkv_proj";
+    if (is_fused && (part == POME_PART_GATE || part == POME_PART_UP))
+        return c->is_gguf ? "ffn_up" : "mlp.gate_up_proj";
     if (c->is_gguf)
         return part_names[part].gguf;
     if (part == POME_PART_MLP_NORM && c->config.family->has_post_norms)
@@ -116,6 +121,30 @@ static pome_status check_shape(const pome_checkpoint *c, pome_part part, bool is
                      w->name, w->n_rows, w->n_cols, rows, cols);
 }
 
+/* The rows of a part within a matrix that it shares: query, key, value; gate, up. */
+static pome_status take_rows(const pome_checkpoint *c, pome_part part, bool is_bias, pome_weight *w, pome_error *err)
+{
+    const pome_lm_config *k = &c->config;
+    int64_t q = k->n_heads * k->head_dim, kv = k->n_kv_heads * k->head_dim, first = 0, n = k->ffn, all = 2 * k->ffn;
+    if (!k->family->has_fused_rows || (part != POME_PART_GATE && part != POME_PART_UP &&
+                                       !(part >= POME_PART_QUERY && part <= POME_PART_VALUE)))
+        return POME_OK;
+    if (is_bias)
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": a bias of a shared matrix cannot be converted", w->name);
+    if (part <= POME_PART_VALUE) {
+        n = part == POME_PART_QUERY ? q : kv;
+        first = part == POME_PART_QUERY ? 0 : part == POME_PART_KEY ? q : q + kv;
+        all = q + 2 * kv;
+    } else if (part == POME_PART_UP) {
+        first = k->ffn;
+    }
+    if (w->rank != 2 || w->n_rows != all)
+        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" has %" PRId64 " rows, the configuration asks for %" PRId64,
+                         w->name, w->n_rows, all);
+    *w = pome_weight_slice(w, first, n);
+    return POME_OK;
+}
+
 pome_status pome_checkpoint_find(const pome_checkpoint *c, pome_part part, int64_t layer, bool is_bias, pome_weight *out,
                                  bool *found, pome_error *err)
 {
@@ -126,6 +155,7 @@ pome_status pome_checkpoint_find(const pome_checkpoint *c, pome_part part, int64
     POME_TRY(find_tensor(c, name, &w, found, err));
     if (!*found)
         return POME_OK;
+    POME_TRY(take_rows(c, part, is_bias, &w, err));
     POME_TRY(check_shape(c, part, is_bias, &w, err));
     if (is_norm(part) && !is_bias && c->config.family->norm_plus_one && !c->is_gguf)
         w.plus = 1;
@@ -200,7 +230,7 @@ static pome_status check_unused(const pome_checkpoint *c, const pome_strmap *use
         const char *text = pome_arena_strndup(c->arena, name.ptr, name.len);
         if (!text)
             return pome_fail_nomem(err, name.len, "a tensor's name");
-        bool is_known = strstr(text, "rotary_emb.inv_freq") || strstr(text, "rope_freqs") ||
+        bool is_known = strstr(text, "rotary_emb.inv_freq") || strstr(text, "rope_freqs") || strstr(text, "rope_factors_") ||
                         strcmp(text, "lm_head.weight") == 0 || strcmp(text, "model.embed_positions.weight") == 0;
         if (!is_known && !pome_strmap_get(used, name))
             note_missing(&extra, text);
@@ -251,18 +281,24 @@ static pome_status find_vocabulary(pome_checkpoint *c, pome_error *err)
     return POME_OK;
 }
 
-/* Factors of the rotary frequencies that lie among the tensors. */
+/* Factors of the rotary frequencies that lie among the tensors: for all lengths, or for those up to the original one. */
 static pome_status read_rope_factors(pome_checkpoint *c, pome_error *err)
 {
     pome_weight w;
-    bool found = false;
+    bool found = false, is_short = false;
+    pome_rope *r = &c->config.rope;
     POME_TRY(find_tensor(c, "rope_freqs.weight", &w, &found, err));
+    if (!found) {
+        POME_TRY(find_tensor(c, "rope_factors_short.weight", &w, &found, err));
+        is_short = found;
+    }
     if (!found)
         return POME_OK;
-    pome_rope *r = &c->config.rope;
+    if (is_short && r->original < 1)
+        return pome_fail(err, POME_ERR_FORMAT, "GGUF: rotary factors without the original length");
     if (w.rank != 1 || w.n_cols != r->dim / 2)
-        return pome_fail(err, POME_ERR_FORMAT, "tensor \"rope_freqs.weight\" has %" PRId64 " elements, wanted %" PRId64,
-                         w.n_cols, r->dim / 2);
+        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" has %" PRId64 " elements, wanted %" PRId64,
+                         w.name, w.n_cols, r->dim / 2);
     float *narrow = POME_NEW_ARRAY(c->arena, float, (size_t)w.n_cols);
     double *factors = POME_NEW_ARRAY(c->arena, double, (size_t)w.n_cols);
     if (!narrow || !factors)
@@ -270,10 +306,12 @@ static pome_status read_rope_factors(pome_checkpoint *c, pome_error *err)
     pome_weight_decode(&w, 0, narrow);
     for (int64_t i = 0; i < w.n_cols; i++) {
         if (!(narrow[i] > 0))
-            return pome_fail(err, POME_ERR_FORMAT, "tensor \"rope_freqs.weight\" holds %g", (double)narrow[i]);
+            return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" holds %g", w.name, (double)narrow[i]);
         factors[i] = (double)narrow[i];
     }
-    r->kind = POME_ROPE_FACTORS;
+    r->kind = is_short ? POME_ROPE_LONGROPE : POME_ROPE_FACTORS;
+    if (is_short && !(r->factor > 0))
+        r->factor = (double)c->config.n_positions / (double)r->original;
     r->short_factor = factors;
     return POME_OK;
 }

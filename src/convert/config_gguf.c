@@ -1,4 +1,5 @@
 /* The configuration in a GGUF file's metadata. */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/error.h"
@@ -84,6 +85,14 @@ static pome_status read_config(pome_lm_config *c, const reader *r, pome_error *e
     c->norm_eps = 1e-6;
     get_real(r, "attention.layer_norm_rms_epsilon", &c->norm_eps);
     POME_TRY(get_int(r, "attention.sliding_window", false, &c->window, err));
+    get_real(r, "attn_logit_softcapping", &c->attention_cap);
+    get_real(r, "final_logit_softcapping", &c->logit_cap);
+    c->rope_local_theta = c->family->rope_local_theta;
+    get_real(r, "rope.local.freq_base", &c->rope_local_theta);
+    /* The largest Gemmas scale by the width per head, which the file does not say. */
+    bool is_gemma = c->family->scales_embedding;
+    if (is_gemma && (c->n_layers == 46 || c->n_layers == 62) && c->n_heads > 0)
+        c->query_scale = 1 / sqrt((double)(c->hidden / c->n_heads));
     POME_TRY(read_rope(c, r, err));
     return pome_lm_config_check(c, err);
 }

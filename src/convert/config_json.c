@@ -1,4 +1,5 @@
 /* config.json of a Hugging Face folder. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -133,8 +134,13 @@ static pome_status read_scaling(pome_lm_config *c, const json_t *root, const jso
 static pome_status read_rope(pome_lm_config *c, const json_t *root, pome_arena *arena, pome_error *err)
 {
     const json_t *parameters = field(root, "rope_parameters"), *scaling = field(root, "rope_scaling");
+    const json_t *local = field(parameters, "sliding_attention"); /* one set for each kind of layer */
     double part = 1;
     c->rope.theta = 10000;
+    c->rope_local_theta = c->family->rope_local_theta;
+    POME_TRY(get_real(root, "rope_local_base_freq", &c->rope_local_theta, err));
+    POME_TRY(get_real(local, "rope_theta", &c->rope_local_theta, err));
+    parameters = field(parameters, "full_attention") ? field(parameters, "full_attention") : parameters;
     POME_TRY(get_real(root, "rope_theta", &c->rope.theta, err));
     POME_TRY(get_real(parameters, "rope_theta", &c->rope.theta, err));
     POME_TRY(get_real(root, "partial_rotary_factor", &part, err));
@@ -168,15 +174,48 @@ static pome_status read_activation(pome_lm_config *c, const json_t *root, pome_e
     return POME_OK;
 }
 
-static pome_status read_window(pome_lm_config *c, const json_t *root, pome_error *err)
+/* Which layers see a window, by name. */
+static pome_status read_layer_types(pome_lm_config *c, const json_t *list, pome_arena *arena, pome_error *err)
+{
+    if ((int64_t)json_array_size(list) != c->n_layers)
+        return pome_fail(err, POME_ERR_FORMAT, "layer_types has %zu entries for %lld layers", json_array_size(list),
+                         (long long)c->n_layers);
+    bool *is_local = POME_NEW_ARRAY(arena, bool, (size_t)c->n_layers);
+    if (!is_local)
+        return pome_fail_nomem(err, (size_t)c->n_layers, "layer types");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *type = json_string_value(json_array_get(list, i));
+        if (!type || (strcmp(type, "full_attention") != 0 && strcmp(type, "sliding_attention") != 0))
+            return pome_fail(err, POME_ERR_UNSUPPORTED, "layer type \"%.60s\" is not known", type ? type : "");
+        is_local[i] = type[0] == 's';
+    }
+    c->is_local = is_local;
+    return POME_OK;
+}
+
+static pome_status read_window(pome_lm_config *c, const json_t *root, pome_arena *arena, pome_error *err)
 {
     bool used = !c->family->window_is_optional;
+    int64_t period = c->family->window_period;
     get_bool(root, "use_sliding_window", &used);
     if (used)
         POME_TRY(get_int(root, "sliding_window", false, &c->window, err));
-    if (c->window > 0 && c->family->window_is_optional)
-        return pome_fail(err, POME_ERR_UNSUPPORTED, "use_sliding_window of this family cannot be converted yet");
+    if (c->window > 0 && json_is_array(field(root, "layer_types")))
+        return read_layer_types(c, field(root, "layer_types"), arena, err);
+    POME_TRY(get_int(root, "sliding_window_pattern", false, &period, err));
+    if (c->window > 0 && (c->family->window_is_optional || period != c->family->window_period))
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "which layers have a sliding window is not said by layer_types");
     return POME_OK;
+}
+
+static pome_status read_attention(pome_lm_config *c, const json_t *root, pome_error *err)
+{
+    double scalar = 0;
+    POME_TRY(get_real(root, "query_pre_attn_scalar", &scalar, err));
+    if (scalar > 0)
+        c->query_scale = 1 / sqrt(scalar);
+    POME_TRY(get_real(root, "attn_logit_softcapping", &c->attention_cap, err));
+    return get_real(root, "final_logit_softcapping", &c->logit_cap, err);
 }
 
 static pome_status read_config(pome_lm_config *c, const json_t *root, pome_arena *arena, pome_error *err)
@@ -206,7 +245,8 @@ static pome_status read_config(pome_lm_config *c, const json_t *root, pome_arena
     c->ties = c->family->ties_by_default;
     get_bool(root, "tie_word_embeddings", &c->ties);
     POME_TRY(read_activation(c, root, err));
-    POME_TRY(read_window(c, root, err));
+    POME_TRY(read_window(c, root, arena, err));
+    POME_TRY(read_attention(c, root, err));
     POME_TRY(read_rope(c, root, arena, err));
     return pome_lm_config_check(c, err);
 }

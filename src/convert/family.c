@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/error.h"
 #include "convert/lm_config.h"
@@ -7,6 +8,12 @@ static const pome_lm_family families[] = {
     {.model_type = "llama", .gguf = "llama", .gguf_interleaved = true},
     {.model_type = "mistral"},
     {.model_type = "qwen2", .gguf = "qwen2", .window_is_optional = true},
+    {.model_type = "gemma2", .gguf = "gemma2", .has_post_norms = true, .norm_plus_one = true, .scales_embedding = true,
+     .window_period = 2, .activation = POME_GELU_TANH, .ties_by_default = true},
+    {.model_type = "gemma3_text", .gguf = "gemma3", .has_qk_norm = true, .has_post_norms = true, .norm_plus_one = true,
+     .scales_embedding = true, .window_period = 6, .activation = POME_GELU_TANH, .rope_local_theta = 10000,
+     .ties_by_default = true},
+    {.model_type = "phi3", .gguf = "phi3", .has_fused_rows = true},
     {.model_type = "qwen3", .gguf = "qwen3", .has_qk_norm = true, .window_is_optional = true},
 };
 #define N_FAMILIES (sizeof families / sizeof families[0])
@@ -38,6 +45,8 @@ const char *pome_lm_family_list(pome_arena *arena)
 bool pome_lm_config_is_local(const pome_lm_config *c, int64_t layer)
 {
     int period = c->family->window_period;
+    if (c->is_local)
+        return c->window > 0 && c->is_local[layer];
     return c->window > 0 && (period == 0 || (layer + 1) % period != 0);
 }
 
@@ -66,6 +75,11 @@ pome_status pome_lm_config_check(pome_lm_config *c, pome_error *err)
     if (c->head_dim == 0)
         c->head_dim = c->hidden / c->n_heads;
     POME_TRY(in_range("the head size", c->head_dim, 1 << 16, err));
+    if (c->query_scale == 0)
+        c->query_scale = 1 / sqrt((double)c->head_dim);
+    if (!(c->query_scale > 0 && c->query_scale < 1e4) || !(c->attention_cap >= 0) || !(c->logit_cap >= 0))
+        return pome_fail(err, POME_ERR_FORMAT, "a query scale of %g, soft caps of %g and %g", c->query_scale,
+                         c->attention_cap, c->logit_cap);
     if (c->rope.dim == 0)
         c->rope.dim = c->head_dim;
     if (c->rope.dim < 2 || c->rope.dim % 2 != 0 || c->rope.dim > c->head_dim)

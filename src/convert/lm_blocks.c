@@ -119,6 +119,45 @@ static pome_value *heads_of(pome_lm_graph *b, const char *name, pome_value *x, p
     return part == POME_PART_VALUE ? y : rotate(b, name, y, is_local);
 }
 
+/* The queries times what the scores need beyond the operator's own 1 / sqrt(head_dim). */
+static pome_value *scale_queries(pome_lm_graph *b, pome_value *q, double factor)
+{
+    if (fabs(factor - 1) < 1e-9)
+        return q;
+    return pome_graph_mul(&b->g, "q_scaled", q, pome_graph_real(&b->g, factor));
+}
+
+/* softmax(cap * tanh(q . k / cap) + mask) . v, for which there is no operator. */
+static pome_value *capped_attention(pome_lm_graph *b, pome_value *q, pome_value *k, pome_value *v, pome_value *mask)
+{
+    pome_graph *g = &b->g;
+    double cap = b->config->attention_cap;
+    q = scale_queries(b, q, b->config->query_scale / cap);
+    pome_value *no = pome_graph_bool(g, false), *yes = pome_graph_bool(g, true);
+    pome_value *s = pome_graph_add(g, POME_OP_matmul, "scores",
+                                   POME_ARGS({P_matmul_x, q}, {P_matmul_y, k}, {P_matmul_transpose_x, no},
+                                             {P_matmul_transpose_y, yes}));
+    s = pome_graph_add(g, POME_OP_tanh, "scores_tanh", POME_ARGS({P_tanh_x, s}));
+    s = pome_graph_mul(g, "scores_capped", s, pome_graph_real(g, cap));
+    s = pome_graph_add2(g, "scores_masked", s, mask);
+    s = pome_graph_add(g, POME_OP_softmax, "attention_weights",
+                       POME_ARGS({P_softmax_x, s}, {P_softmax_axis, pome_graph_int(g, -1)}));
+    return pome_graph_add(g, POME_OP_matmul, "attention",
+                          POME_ARGS({P_matmul_x, s}, {P_matmul_y, v}, {P_matmul_transpose_x, no},
+                                    {P_matmul_transpose_y, no}));
+}
+
+static pome_value *attend(pome_lm_graph *b, pome_value *q, pome_value *k, pome_value *v, pome_value *mask)
+{
+    if (b->config->attention_cap > 0)
+        return capped_attention(b, q, k, v, mask);
+    q = scale_queries(b, q, b->config->query_scale * sqrt((double)b->config->head_dim));
+    return pome_graph_add(
+        &b->g, POME_OP_scaled_dot_product_attention, "attention",
+        POME_ARGS({P_scaled_dot_product_attention_query, q}, {P_scaled_dot_product_attention_key, k},
+                  {P_scaled_dot_product_attention_value, v}, {P_scaled_dot_product_attention_attn_mask, mask}));
+}
+
 /* Writes rows [begin, end) of a layer to the cache and gives rows [0, end): [1, kv heads, end, head_dim]. *cache is the
  * state's contents as last read. */
 static pome_value *through_cache(pome_lm_graph *b, const char *name, pome_value *state, pome_value **cache,
@@ -187,10 +226,7 @@ pome_value *pome_lm_attention(pome_lm_graph *b, pome_value *x, int64_t layer)
     pome_value *v = heads_of(b, "v", x, POME_PART_VALUE, layer, is_local);
     k = repeat_heads(b, "k", through_cache(b, "k", b->key_cache, &b->keys, k, layer));
     v = repeat_heads(b, "v", through_cache(b, "v", b->value_cache, &b->values, v, layer));
-    pome_value *y = pome_graph_add(
-        g, POME_OP_scaled_dot_product_attention, "attention",
-        POME_ARGS({P_scaled_dot_product_attention_query, q}, {P_scaled_dot_product_attention_key, k},
-                  {P_scaled_dot_product_attention_value, v}, {P_scaled_dot_product_attention_attn_mask, mask}));
+    pome_value *y = attend(b, q, k, v, mask);
     y = pome_graph_transpose(g, "attention_rows", y, POME_INTS(g, 0, 2, 1, 3));
     y = pome_graph_reshape(g, "attention_flat", y, POME_INTS(g, 1, -1, (int32_t)(c->n_heads * c->head_dim)));
     return pome_lm_linear(b, "o", y, POME_PART_OUT, layer);

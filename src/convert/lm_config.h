@@ -41,7 +41,7 @@ typedef struct pome_lm_family {
     bool has_post_norms;        /* norms after attention and MLP too */
     bool norm_plus_one;         /* safetensors hold norm weights less one */
     bool scales_embedding;      /* by sqrt(hidden) */
-    bool has_fused_rows;        /* qkv_proj and gate_up_proj */
+    bool has_fused_rows;        /* one matrix for query, key and value, one for gate and up */
     bool window_is_optional;    /* sliding_window counts only with use_sliding_window */
     int window_period;          /* every n-th layer sees all, the others a window; 0: all layers the window */
     pome_activation activation; /* default */
@@ -61,6 +61,7 @@ typedef struct pome_lm_config {
     pome_activation activation;
     bool ties;                  /* the configuration says so */
     int64_t window;             /* 0: none */
+    const bool *is_local;       /* [n_layers] which layers see only the window; NULL: as the family has it */
     double query_scale;         /* multiplies q . k: 1 / sqrt(head_dim) as a rule */
     double attention_cap, logit_cap; /* soft caps; 0: none */
 } pome_lm_config;
@@ -79,8 +80,8 @@ bool pome_lm_config_is_local(const pome_lm_config *c, int64_t layer);
 /* Checks what both readers read, and fills in what follows from the rest. */
 pome_status pome_lm_config_check(pome_lm_config *c, pome_error *err);
 
-/* cos and sin, each [n_positions, dim] as halves, computed in double; `theta` replaces the rope's own unless 0. */
-pome_status pome_rope_tables(uint16_t *cos_out, uint16_t *sin_out, const pome_rope *rope, double theta,
-                             int64_t n_positions, pome_error *err);
+/* cos and sin, each [n_positions, dim] as halves, computed in double. */
+pome_status pome_rope_tables(uint16_t *cos_out, uint16_t *sin_out, const pome_rope *rope, int64_t n_positions,
+                             pome_error *err);
 
 #endif

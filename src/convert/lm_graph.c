@@ -58,16 +58,16 @@ static pome_value *rows_of(pome_lm_graph *b, const char *name, pome_value *table
 
 /* Constants [context, dim] and the rows of this call: [n, dim]. The first half of each sine row is negative, see
  * rotate. */
-static void make_rotary(pome_lm_graph *b, const char *stem, double theta, pome_value **cos, pome_value **sin)
+static void make_rotary(pome_lm_graph *b, const char *stem, const pome_rope *rope, pome_value **cos, pome_value **sin)
 {
     pome_graph *g = &b->g;
-    int64_t n = b->context, dim = b->config->rope.dim;
+    int64_t n = b->context, dim = rope->dim;
     char text[64];
     if (b->status != POME_OK)
         return;
     uint16_t *c = POME_NEW_ARRAY(b->plan->arena, uint16_t, (size_t)(n * dim));
     uint16_t *s = POME_NEW_ARRAY(b->plan->arena, uint16_t, (size_t)(n * dim));
-    b->status = c && s ? pome_rope_tables(c, s, &b->config->rope, theta, n, b->err) : no_memory(b->err);
+    b->status = c && s ? pome_rope_tables(c, s, rope, n, b->err) : no_memory(b->err);
     if (b->status != POME_OK)
         return;
     for (int64_t row = 0; row < n; row++)
@@ -132,10 +132,13 @@ static pome_value *embed(pome_lm_graph *b, pome_value **table)
 {
     pome_graph *g = &b->g;
     *table = pome_lm_weight(b, POME_PART_EMBEDDING, 0, "embed_weight", &b->embedding_wish);
-    return pome_graph_add(g, POME_OP_gather, "embedded",
-                          POME_ARGS({P_gather_x, *table}, {P_gather_indices, b->ids},
-                                    {P_gather_axis, pome_graph_int(g, 0)}, {P_gather_batch_dims, pome_graph_int(g, 0)},
-                                    {P_gather_validate_indices, pome_graph_bool(g, false)}));
+    pome_value *x = pome_graph_add(
+        g, POME_OP_gather, "embedded",
+        POME_ARGS({P_gather_x, *table}, {P_gather_indices, b->ids}, {P_gather_axis, pome_graph_int(g, 0)},
+                  {P_gather_batch_dims, pome_graph_int(g, 0)}, {P_gather_validate_indices, pome_graph_bool(g, false)}));
+    if (!b->config->family->scales_embedding)
+        return x;
+    return pome_graph_mul(g, "embedded_scaled", x, pome_graph_real(g, sqrt((double)b->config->hidden)));
 }
 
 static pome_value *layer_of(pome_lm_graph *b, pome_value *x, int64_t layer)
@@ -165,8 +168,15 @@ static void make_head(pome_lm_graph *b, pome_value *x, pome_value *table)
         weight = pome_lm_weight(b, POME_PART_HEAD, 0, "head_weight", &b->head_wish);
         bias = pome_lm_bias(b, POME_PART_HEAD, 0, "head_bias");
     }
+    double cap = b->config->logit_cap;
     const pome_graph_arg args[] = {{P_linear_x, x}, {P_linear_weight, weight}, {P_linear_bias, bias}};
-    pome_graph_output(g, pome_graph_add(g, POME_OP_linear, "logits", bias ? 3 : 2, args));
+    pome_value *logits = pome_graph_add(g, POME_OP_linear, cap > 0 ? "logits_raw" : "logits", bias ? 3 : 2, args);
+    if (cap > 0) {
+        logits = pome_graph_mul(g, "logits_scaled", logits, pome_graph_real(g, 1 / cap));
+        logits = pome_graph_add(g, POME_OP_tanh, "logits_tanh", POME_ARGS({P_tanh_x, logits}));
+        logits = pome_graph_mul(g, "logits", logits, pome_graph_real(g, cap));
+    }
+    pome_graph_output(g, logits);
 }
 
 pome_status pome_lm_graph_build(pome_lm_graph *b, pome_error *err)
@@ -178,7 +188,11 @@ pome_status pome_lm_graph_build(pome_lm_graph *b, pome_error *err)
         return no_memory(err);
     make_inputs(b);
     make_positions(b);
-    make_rotary(b, "", 0, &b->cos, &b->sin);
+    make_rotary(b, "", &b->config->rope, &b->cos, &b->sin);
+    if (b->config->window > 0 && b->config->rope_local_theta > 0) {
+        const pome_rope local = {.dim = b->config->rope.dim, .theta = b->config->rope_local_theta};
+        make_rotary(b, "local_", &local, &b->local_cos, &b->local_sin);
+    }
     make_local_mask(b);
     pome_value *x = embed(b, &table);
     for (int64_t layer = 0; layer < b->config->n_layers; layer++)

@@ -78,8 +78,9 @@ static double attention_factor(const pome_rope *r)
 
 /* Frequencies for the token at `position`: they depend on it only with dynamic scaling, where each new token is rotated
  * for the length it has made the sequence. */
-static void frequencies(double *inv, const pome_rope *r, double theta, int64_t position)
+static void frequencies(double *inv, const pome_rope *r, int64_t position)
 {
+    double theta = r->theta;
     if (r->kind == POME_ROPE_DYNAMIC && position + 1 > r->original) {
         double stretch = r->factor * (double)(position + 1) / (double)r->original - (r->factor - 1);
         theta *= pow(stretch, (double)r->dim / (double)(r->dim - 2));
@@ -97,8 +98,8 @@ static void frequencies(double *inv, const pome_rope *r, double theta, int64_t p
             inv[i] /= r->short_factor[i];
 }
 
-pome_status pome_rope_tables(uint16_t *cos_out, uint16_t *sin_out, const pome_rope *rope, double theta,
-                             int64_t n_positions, pome_error *err)
+pome_status pome_rope_tables(uint16_t *cos_out, uint16_t *sin_out, const pome_rope *rope, int64_t n_positions,
+                             pome_error *err)
 {
     int64_t half = rope->dim / 2;
     if (rope->kind == POME_ROPE_LONGROPE && n_positions > rope->original)
@@ -108,11 +109,11 @@ pome_status pome_rope_tables(uint16_t *cos_out, uint16_t *sin_out, const pome_ro
     double *inv = malloc((size_t)half * sizeof *inv);
     if (!inv)
         return pome_fail_nomem(err, (size_t)half * sizeof *inv, "rotary tables");
-    double base = theta > 0 ? theta : rope->theta, factor = attention_factor(rope);
-    frequencies(inv, rope, base, 0);
+    double factor = attention_factor(rope);
+    frequencies(inv, rope, 0);
     for (int64_t p = 0; p < n_positions; p++) {
         if (rope->kind == POME_ROPE_DYNAMIC)
-            frequencies(inv, rope, base, p);
+            frequencies(inv, rope, p);
         for (int64_t i = 0; i < half; i++) {
             uint16_t c = pome_f32_to_f16((float)(cos((double)p * inv[i]) * factor));
             uint16_t s = pome_f32_to_f16((float)(sin((double)p * inv[i]) * factor));

@@ -218,6 +218,14 @@ FAMILIES = {
     "mistral-window": ("Mistral", tiny(sliding_window=24)),
     "qwen2": ("Qwen2", tiny()),
     "qwen3": ("Qwen3", tiny(head_dim=32)),
+    "gemma2": ("Gemma2", tiny(head_dim=32, sliding_window=24, query_pre_attn_scalar=48, attn_logit_softcapping=20.0,
+                              final_logit_softcapping=15.0)),
+    "gemma3": ("Gemma3Text", tiny(head_dim=32, sliding_window=24, query_pre_attn_scalar=48) |
+               dict(num_hidden_layers=7, num_key_value_heads=1)),
+    "phi3": ("Phi3", tiny(pad_token_id=0)),
+    "phi3-partial-longrope": ("Phi3", tiny(pad_token_id=0, partial_rotary_factor=0.5, original_max_position_embeddings=128,
+                                           rope_scaling=dict(type="longrope", short_factor=[1.0, 1.2, 1.5, 2.0],
+                                                             long_factor=[1.0, 2.0, 4.0, 8.0]))),
 }
 
 
@@ -229,7 +237,8 @@ def make_model(family, folder):
     torch.manual_seed(5)
     config = getattr(transformers, kind + "Config")(**fields)
     config._attn_implementation = "eager"
-    model = getattr(transformers, kind + "ForCausalLM")(config).eval()
+    name = "Gemma3ForCausalLM" if kind == "Gemma3Text" else kind + "ForCausalLM"
+    model = getattr(transformers, name)(config).eval()
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.mul_(4 if p.ndim == 2 else 1)
@@ -248,7 +257,7 @@ def test_family(pome, tmp_path, family):
     with torch.no_grad():
         want = model(torch.from_numpy(ids.astype(np.int64))[None]).logits[0].double().numpy()
     out = tmp_path / "out.mlpackage"
-    convert(pome, tmp_path / "model", out, "--quantize", "none")
+    convert(pome, tmp_path / "model", out, "--quantize", "none", "--context", 128)
     with Model(out, "exact") as opened, Session(opened) as session:
         whole = session.feed_all(ids)
         session.clear()

@@ -49,7 +49,7 @@ def implementations(names):
     runs = {}
     listed = set(re.findall(r"^FAMILY\((\w+)\)", (ROOT / "src/ops/families.def").read_text(), re.M))
     for source in sorted((ROOT / "src/ops").glob("*.c")):
-        for family, table in re.findall(r"^const pome_op_impl pome_ops_(\w+)\[\] = \{(.*?)^\};", source.read_text(), re.M | re.S):
+        for family, table in re.findall(r"^const pome_op_impl pome_ops_(\w+)\[\] = \{(.*?)\};", source.read_text(), re.M | re.S):
             if family not in listed:
                 continue
             table = re.sub(r"/\*.*?\*/", "", table, flags=re.S)

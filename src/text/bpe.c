@@ -306,15 +306,18 @@ static void merge(const pome_bpe *bpe, pome_bpe_scratch *s, const char *text)
     }
 }
 
+/* A character that is no piece: its bytes if all of them are, else one unknown token. */
 static void emit_unknown(const pome_bpe *bpe, const char *text, const symbol *sym, pome_ids *out)
 {
     for (uint32_t k = 0; k < sym->len; k++) {
-        int32_t id = bpe->byte_ids[(uint8_t)text[sym->begin + k]];
-        if (id < 0)
-            id = bpe->unk;
-        if (id >= 0)
-            pome_ids_push(out, id);
+        if (bpe->byte_ids[(uint8_t)text[sym->begin + k]] >= 0)
+            continue;
+        if (bpe->unk >= 0)
+            pome_ids_push(out, bpe->unk);
+        return;
     }
+    for (uint32_t k = 0; k < sym->len; k++)
+        pome_ids_push(out, bpe->byte_ids[(uint8_t)text[sym->begin + k]]);
 }
 
 pome_status pome_bpe_encode(const pome_bpe *bpe, pome_bpe_scratch *s, const char *text, size_t len, pome_ids *out,

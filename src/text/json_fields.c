@@ -46,21 +46,26 @@ static json_t *load_json(pome_bytes b, json_error_t *why)
     return root;
 }
 
+pome_status pome_json_parse(json_t **out, pome_bytes bytes, const char *path, size_t max_bytes, pome_error *err)
+{
+    json_error_t why;
+    if (bytes.len > max_bytes)
+        return pome_fail(err, POME_ERR_LIMIT, "%s: %zu bytes, at most %zu are allowed", path, bytes.len, max_bytes);
+    if (pome_bytes_is_lfs_pointer(bytes))
+        return pome_fail(err, POME_ERR_FORMAT, "%s: a Git LFS pointer, not the file itself (download it again)", path);
+    json_t *root = load_json(bytes, &why);
+    if (!root)
+        return pome_fail_at(err, POME_ERR_FORMAT, (uint64_t)(why.position < 0 ? 0 : why.position),
+                            "%s:%d:%d: not JSON: %s", path, why.line, why.column, why.text);
+    *out = root;
+    return POME_OK;
+}
+
 pome_status pome_json_read(json_t **out, const char *path, size_t max_bytes, pome_error *err)
 {
     pome_mapping *mapping;
     POME_TRY(pome_mapping_open(&mapping, path, err));
-    pome_bytes b = pome_mapping_bytes(mapping);
-    pome_status status = POME_OK;
-    json_error_t why;
-    if (b.len > max_bytes)
-        status = pome_fail(err, POME_ERR_LIMIT, "%s: %zu bytes, at most %zu are allowed", path, b.len, max_bytes);
-    else if (pome_bytes_is_lfs_pointer(b))
-        status = pome_fail(err, POME_ERR_FORMAT, "%s: a Git LFS pointer, not the file itself (download it again)",
-                           path);
-    else if (!(*out = load_json(b, &why)))
-        status = pome_fail_at(err, POME_ERR_FORMAT, (uint64_t)(why.position < 0 ? 0 : why.position),
-                              "%s:%d:%d: not JSON: %s", path, why.line, why.column, why.text);
+    pome_status status = pome_json_parse(out, pome_mapping_bytes(mapping), path, max_bytes, err);
     pome_mapping_release(&mapping);
     return status;
 }

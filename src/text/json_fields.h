@@ -8,7 +8,9 @@
 #include "base/span.h"
 #include "pome/status.h"
 
-/* Parses a whole file of at most max_bytes. FORMAT with line and column if it is not JSON. */
+/* Parses a whole file of at most max_bytes, or bytes that came from the file `path`. FORMAT with line and column if
+ * it is not JSON. */
+pome_status pome_json_parse(json_t **out, pome_bytes bytes, const char *path, size_t max_bytes, pome_error *err);
 pome_status pome_json_read(json_t **out, const char *path, size_t max_bytes, pome_error *err);
 
 /* `what` names the object in messages ("pre_tokenizer Split"). `known` is a list of names separated by spaces. */

@@ -10,26 +10,7 @@
 #define ARENA_LIMIT_BYTES ((size_t)64 << 20)
 #define TEXT_LEN_MAX ((size_t)1 << 30)
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), m = strlen(suffix);
-    return n >= m && strcmp(path + n - m, suffix) == 0;
-}
-
-static bool is_gguf(const char *path)
-{
-    pome_mapping *mapping;
-    if (has_suffix(path, ".gguf"))
-        return true;
-    if (pome_path_is_dir(path) || pome_mapping_open(&mapping, path, NULL) != POME_OK)
-        return false;
-    pome_bytes b = pome_mapping_bytes(mapping);
-    bool is = b.len >= 4 && memcmp(b.ptr, "GGUF", 4) == 0;
-    pome_mapping_release(&mapping);
-    return is;
-}
-
-/* The folder of a file, or the folder itself. */
+/* The folder of a file, or the folder itself; NULL when memory is short. */
 static char *folder_of(const char *path)
 {
     if (pome_path_is_dir(path))
@@ -40,51 +21,60 @@ static char *folder_of(const char *path)
     return strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-static pome_status read_folder(pome_tokenizer *t, const char *path, pome_error *err)
+/* folder NULL: nothing beside the file is read. */
+static pome_status read_all(pome_tokenizer *t, pome_bytes bytes, const char *folder, pome_error *err)
 {
-    char *folder = folder_of(path);
-    char *file = pome_path_is_dir(path) ? pome_path_join(path, "tokenizer.json") : strdup(path);
-    pome_status status = POME_OK;
-    if (!folder || !file)
-        status = pome_fail_nomem(err, strlen(path), "a path");
-    else if (!pome_path_exists(file))
-        status = pome_fail(err, POME_ERR_IO, "%s: no such file (a tokenizer.json, a folder with one, or a GGUF file is "
-                                             "wanted)", file);
-    if (status == POME_OK && !(t->source = pome_arena_strndup(t->arena, file, strlen(file))))
-        status = pome_fail_nomem(err, strlen(file), "a path");
-    if (status == POME_OK)
-        status = pome_tokenizer_read_json(t, file, err);
-    if (status == POME_OK)
-        status = pome_tokenizer_read_config(t, folder, err);
-    free(folder);
-    free(file);
-    return status;
+    if (bytes.len >= 4 && memcmp(bytes.ptr, "GGUF", 4) == 0) {
+        POME_TRY(pome_tokenizer_read_gguf(t, bytes, err));
+    } else {
+        POME_TRY(pome_tokenizer_read_json(t, bytes, err));
+        if (folder)
+            POME_TRY(pome_tokenizer_read_config(t, folder, err));
+    }
+    return pome_tokenizer_find_stops(t, err);
 }
 
-pome_status pome_tokenizer_open(pome_tokenizer **out, const char *path, pome_error *err)
+static pome_status create(pome_tokenizer **out, pome_bytes bytes, const char *name, const char *folder, pome_error *err)
 {
     pome_tokenizer *t = calloc(1, sizeof *t);
     if (!t)
         return pome_fail_nomem(err, sizeof *t, "a tokenizer");
     t->bos = t->eos = t->unk = t->pad = -1;
     t->arena = pome_arena_create(ARENA_LIMIT_BYTES);
-    pome_status status = POME_OK;
-    if (!t->arena) {
-        status = pome_fail_nomem(err, 0, "a tokenizer");
-    } else if (is_gguf(path)) {
-        t->source = pome_arena_strndup(t->arena, path, strlen(path));
-        status = t->source ? pome_tokenizer_read_gguf(t, path, err) : pome_fail_nomem(err, strlen(path), "a path");
-    } else {
-        status = read_folder(t, path, err);
-    }
-    if (status == POME_OK)
-        status = pome_tokenizer_find_stops(t, err);
-    if (status != POME_OK) {
+    if (t->arena)
+        t->source = pome_arena_strndup(t->arena, name, strlen(name));
+    pome_status status = t->source ? read_all(t, bytes, folder, err) : pome_fail_nomem(err, strlen(name), "a tokenizer");
+    if (status != POME_OK)
         pome_tokenizer_close(&t);
-        return status;
-    }
-    *out = t;
-    return POME_OK;
+    else
+        *out = t;
+    return status;
+}
+
+pome_status pome_tokenizer_read(pome_tokenizer **out, pome_bytes bytes, const char *name, pome_error *err)
+{
+    return create(out, bytes, name, NULL, err);
+}
+
+pome_status pome_tokenizer_open(pome_tokenizer **out, const char *path, pome_error *err)
+{
+    char *folder = folder_of(path);
+    char *file = pome_path_is_dir(path) ? pome_path_join(path, "tokenizer.json") : strdup(path);
+    pome_mapping *mapping = NULL;
+    pome_status status = POME_OK;
+    if (!folder || !file)
+        status = pome_fail_nomem(err, strlen(path), "a path");
+    else if (!pome_path_exists(file))
+        status = pome_fail(err, POME_ERR_IO,
+                           "%s: no such file (a tokenizer.json, a folder with one, or a GGUF file is wanted)", file);
+    if (status == POME_OK)
+        status = pome_mapping_open(&mapping, file, err);
+    if (status == POME_OK)
+        status = create(out, pome_mapping_bytes(mapping), file, folder, err);
+    pome_mapping_release(&mapping);
+    free(folder);
+    free(file);
+    return status;
 }
 
 void pome_tokenizer_close(pome_tokenizer **tokenizer)

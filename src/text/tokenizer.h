@@ -34,9 +34,12 @@ struct pome_tokenizer {
     const char *chat_template;  /* NULL: none */
 };
 
+/* As pome_tokenizer_open, of the bytes of one file called `name` in messages; nothing beside it is read. */
+pome_status pome_tokenizer_read(pome_tokenizer **out, pome_bytes bytes, const char *name, pome_error *err);
+
 /* The readers fill a zeroed tokenizer that has its arena and source; on failure the caller closes it. */
-pome_status pome_tokenizer_read_json(pome_tokenizer *t, const char *path, pome_error *err);
-pome_status pome_tokenizer_read_gguf(pome_tokenizer *t, const char *path, pome_error *err);
+pome_status pome_tokenizer_read_json(pome_tokenizer *t, pome_bytes bytes, pome_error *err);
+pome_status pome_tokenizer_read_gguf(pome_tokenizer *t, pome_bytes bytes, pome_error *err);
 /* What lies beside tokenizer.json: tokenizer_config.json, chat_template.jinja, generation_config.json. All optional. */
 pome_status pome_tokenizer_read_config(pome_tokenizer *t, const char *folder, pome_error *err);
 /* Completes stop_ids after everything is read. */

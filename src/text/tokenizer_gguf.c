@@ -297,13 +297,13 @@ static pome_status read_tokenizer(pome_tokenizer *t, const pome_gguf *g, pome_er
     return read_rest(t, g, is_gpt2 ? rule->adds_bos : true, err);
 }
 
-pome_status pome_tokenizer_read_gguf(pome_tokenizer *t, const char *path, pome_error *err)
+pome_status pome_tokenizer_read_gguf(pome_tokenizer *t, pome_bytes bytes, pome_error *err)
 {
     pome_gguf g;
-    POME_TRY(pome_gguf_open(&g, path, err));
-    pome_status status = read_tokenizer(t, &g, err);
-    if (status != POME_OK)
-        status = pome_fail_prefix(err, status, "%s", path);
-    pome_gguf_close(&g);
-    return status;
+    pome_status status = pome_gguf_read(&g, bytes, err);
+    if (status == POME_OK) {
+        status = read_tokenizer(t, &g, err);
+        pome_gguf_close(&g);
+    }
+    return status == POME_OK ? status : pome_fail_prefix(err, status, "%s", t->source);
 }

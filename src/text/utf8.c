@@ -1,5 +1,6 @@
 #include "text/utf8.h"
 
+#include <string.h>
 #include <utf8proc.h>
 
 int pome_utf8_decode(const char *s, size_t len, uint32_t *cp, bool *truncated)
@@ -75,6 +76,15 @@ size_t pome_utf8_valid_len(const char *s, size_t len)
 {
     size_t i = 0;
     while (i < len) {
+        uint64_t eight;
+        while (len - i >= 8) { /* most text is ASCII */
+            memcpy(&eight, s + i, 8);
+            if (eight & 0x8080808080808080u)
+                break;
+            i += 8;
+        }
+        if (i >= len)
+            break;
         uint32_t cp;
         int n = pome_utf8_decode(s + i, len - i, &cp, NULL);
         if (n < 0)

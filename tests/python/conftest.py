@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes a minute or more, makes full-size packages")
+    os.environ.setdefault("TQDM_DISABLE", "1")  # no progress bars in logs
     build = ROOT / "build" / "release"
     os.environ.setdefault("POME", str(build / "cli" / "pome"))
     os.environ.setdefault("POME_LIBRARY", str(build / "libpome.so"))

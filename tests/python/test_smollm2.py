@@ -32,7 +32,7 @@ def package_path(quantize):
 
 def stamp():
     """Changes when the packages or the reference values would."""
-    return hashlib.sha256(SCRIPT.read_bytes() + pathlib.Path(__file__).read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(SCRIPT.read_bytes() + repr(TEXTS).encode()).hexdigest()[:16]
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +103,7 @@ def reference(packages):
 def check_rows(got, want):
     top = np.sort(want, axis=-1)
     sure = top[:, -1] - top[:, -2] > MARGIN
-    assert sure.any()
+    assert sure.any() or len(sure) < 5
     np.testing.assert_array_equal(got.argmax(-1)[sure], want.argmax(-1)[sure])
     cosine = (got * want).sum(-1) / (np.linalg.norm(got, axis=-1) * np.linalg.norm(want, axis=-1))
     assert cosine.min() >= 0.9999
@@ -147,11 +147,11 @@ def test_run_needs_little_memory(pome, packages):
     path = packages("int4")
     size = sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
     cache = 2 * 30 * 3 * CONTEXT * 64 * 2  # two states, layers, heads, rows, head size, bytes
-    process = subprocess.Popen([pome, "run", str(path), "Why is the sky blue?", "--temperature", "0", "--max-new-tokens", "40"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    answer = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, process.stderr.read().decode()
-    assert len(answer.split()) > 5
-    assert usage.ru_maxrss * 1024 <= size + cache + 60e6
+    # A small process in between: what a process held before it became the command counts as the command's peak.
+    script = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
+              "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)")
+    done = subprocess.run([sys.executable, "-c", script, pome, "run", str(path), "Why is the sky blue?", "--temperature", "0",
+                           "--max-new-tokens", "40"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) > 5
+    assert int(done.stderr.split()[-1]) * 1024 <= size + cache + 60e6

@@ -52,6 +52,7 @@ static void test_as_coremltools(void **state)
     assert_int_equal(len, file.len);
     assert_memory_equal(data, file.ptr, len);
     free(data);
+    free((void *)file.ptr);
     unlink(path);
 }
 

@@ -276,7 +276,7 @@ pome_status pome_coreml_unpack(const Pome__Spec__Model **out, pome_bytes file, p
     ProtobufCAllocator allocator = {allocate, keep, &a};
     const Pome__Spec__Model *model = pome__spec__model__unpack(&allocator, file.len, file.ptr);
     if (!model && a.is_full)
-        return pome_fail(err, POME_ERR_LIMIT, "unpacking %zu bytes of protobuf takes more than %zu bytes", file.len,
+        return pome_fail(err, POME_ERR_LIMIT, "unpacking %zu bytes of protobuf takes more than %zu bytes, or memory is short", file.len,
                          pome_arena_used(arena));
     if (!model)
         return pome_fail(err, POME_ERR_FORMAT, "not a model description that can be unpacked");

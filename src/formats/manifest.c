@@ -98,6 +98,8 @@ pome_status pome_manifest_parse(pome_manifest *out, pome_bytes text, pome_arena 
 {
     json_error_t why;
     json_t *root = json_loadb((const char *)text.ptr, text.len, JSON_REJECT_DUPLICATES, &why);
+    if (!root && !why.text[0]) /* the one failure without a text */
+        return pome_fail_nomem(err, text.len, "Manifest.json");
     if (!root)
         return pome_fail_at(err, POME_ERR_FORMAT, why.position > 0 ? (uint64_t)why.position : 0,
                             "Manifest.json: line %d: %s", why.line, why.text);

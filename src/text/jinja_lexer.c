@@ -33,7 +33,7 @@ static pome_status add(lexer *x, pome_jinja_token token)
         size_t cap = x->cap ? x->cap * 2 : 256;
         pome_jinja_token *tokens = cap > TOKENS_MAX ? NULL : POME_NEW_ARRAY(x->arena, pome_jinja_token, cap);
         if (!tokens)
-            return pome_fail(x->err, POME_ERR_LIMIT, "line %d: the template is too long", x->line);
+            return pome_fail(x->err, POME_ERR_LIMIT, "line %d: the template is too long for the memory it may use", x->line);
         if (x->n > 0)
             memcpy(tokens, x->tokens, x->n * sizeof *tokens);
         x->tokens = tokens;

@@ -54,6 +54,8 @@ pome_status pome_json_parse(json_t **out, pome_bytes bytes, const char *path, si
     if (pome_bytes_is_lfs_pointer(bytes))
         return pome_fail(err, POME_ERR_FORMAT, "%s: a Git LFS pointer, not the file itself (download it again)", path);
     json_t *root = load_json(bytes, &why);
+    if (!root && !why.text[0]) /* the one failure without a text */
+        return pome_fail_nomem(err, bytes.len, path);
     if (!root)
         return pome_fail_at(err, POME_ERR_FORMAT, (uint64_t)(why.position < 0 ? 0 : why.position),
                             "%s:%d:%d: not JSON: %s", path, why.line, why.column, why.text);

@@ -31,14 +31,17 @@ void pome_pieces_add(pome_pieces *p, const char *text, size_t len, const pome_pi
         p->items = items;
         p->cap = cap;
     }
+    size_t begin = p->text.len;
+    pome_strbuf_append(&p->text, text, len);
+    p->failed |= p->text.failed;
+    if (p->failed) /* no piece of text that is not there */
+        return;
     p->items[p->n] = *like;
-    p->items[p->n].begin = p->text.len;
+    p->items[p->n].begin = begin;
     p->items[p->n].len = len;
     p->items[p->n].at_start = like->at_start && is_first;
     p->items[p->n].continues = like->continues && is_first;
     p->n++;
-    pome_strbuf_append(&p->text, text, len);
-    p->failed |= p->text.failed;
 }
 
 void pome_pieces_from_text(pome_pieces *p, const char *text, size_t len)

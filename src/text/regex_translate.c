@@ -377,7 +377,7 @@ static pome_status character_class(translator *t)
         status = class_operand(t, &flat, &nested, first);
         if (status != POME_OK)
             break;
-        if (flat.len == 0 && nested.len == 0) {
+        if (flat.len == 0 && nested.len == 0 && !flat.failed && !nested.failed) {
             status = unsupported(t, "an empty operand of a class");
             break;
         }

@@ -30,9 +30,11 @@ typedef struct reading { /* what lives only while the file is read */
     pome_strmap by_content; /* of the added tokens */
 } reading;
 
-static pome_status not_json(pome_error *err, const char *what, size_t pos)
+static pome_status not_json(pome_error *err, const char *what, const pome_json_scan *s)
 {
-    return pome_fail_at(err, POME_ERR_FORMAT, pos, "%s: malformed at its byte %zu", what, pos);
+    if (s->scratch.failed)
+        return pome_fail_nomem(err, s->scratch.len, what);
+    return pome_fail_at(err, POME_ERR_FORMAT, s->pos, "%s: malformed at its byte %zu", what, s->pos);
 }
 
 static pome_status set_piece(reading *r, int64_t id, pome_str piece, pome_error *err)
@@ -67,19 +69,19 @@ static pome_status scan_vocab(reading *r, pome_json_scan *s, pome_error *err)
 {
     static const char what[] = "model vocab";
     if (!pome_json_scan_punctuation(s, '{'))
-        return not_json(err, what, s->pos);
+        return not_json(err, what, s);
     while (!pome_json_scan_punctuation(s, '}')) {
         pome_str piece;
         int64_t id;
         if (r->n > 0 && !pome_json_scan_punctuation(s, ','))
-            return not_json(err, what, s->pos);
+            return not_json(err, what, s);
         if (!pome_json_scan_string(s, &piece))
-            return not_json(err, what, s->pos);
+            return not_json(err, what, s);
         bool is_view = piece.ptr >= s->text.ptr && piece.ptr <= s->text.ptr + s->text.len;
         if (!is_view && !(piece.ptr = pome_arena_strndup(r->arena, piece.ptr, piece.len)))
             return pome_fail_nomem(err, piece.len, "the vocabulary");
         if (!pome_json_scan_punctuation(s, ':') || !pome_json_scan_int(s, &id))
-            return not_json(err, what, s->pos);
+            return not_json(err, what, s);
         POME_TRY(set_piece(r, id, piece, err));
         added *token = pome_strmap_get(&r->by_content, piece);
         if (token) { /* the model's id counts, as in Hugging Face tokenizers */
@@ -183,7 +185,7 @@ static pome_status find_side(merges_reader *m, pome_str piece, bool is_right, ui
     *id = (uint32_t)found;
     size_t skip = is_right && piece.len >= m->skip ? m->skip : 0;
     pome_strbuf_append(&m->joined, piece.ptr + skip, piece.len - skip);
-    return POME_OK;
+    return m->joined.failed ? pome_fail_nomem(m->err, m->joined.len, "the merges") : POME_OK;
 }
 
 static pome_status add_merge(merges_reader *m, pome_bpe_merge merge)
@@ -212,17 +214,17 @@ static pome_status scan_merge(merges_reader *m, pome_json_scan *s)
     m->joined.len = 0;
     if (pome_json_scan_punctuation(s, '[')) {
         if (!pome_json_scan_string(s, &left))
-            return not_json(m->err, "model merges", s->pos);
+            return not_json(m->err, "model merges", s);
         POME_TRY(find_side(m, left, false, &merge.left));
         if (!pome_json_scan_punctuation(s, ',') || !pome_json_scan_string(s, &right))
-            return not_json(m->err, "model merges", s->pos);
+            return not_json(m->err, "model merges", s);
         POME_TRY(find_side(m, right, true, &merge.right));
         if (!pome_json_scan_punctuation(s, ']'))
-            return not_json(m->err, "model merges", s->pos);
+            return not_json(m->err, "model merges", s);
         return add_merge(m, merge);
     }
     if (!pome_json_scan_string(s, &text))
-        return not_json(m->err, "model merges", s->pos);
+        return not_json(m->err, "model merges", s);
     if (text.len >= 8 && memcmp(text.ptr, "#version", 8) == 0)
         return POME_OK;
     if (!cut_merge(text, &left, &right))
@@ -236,10 +238,10 @@ static pome_status scan_merge(merges_reader *m, pome_json_scan *s)
 static pome_status scan_merges(merges_reader *m, pome_json_scan *s)
 {
     if (!pome_json_scan_punctuation(s, '['))
-        return not_json(m->err, "model merges", s->pos);
+        return not_json(m->err, "model merges", s);
     for (bool first = true; !pome_json_scan_punctuation(s, ']'); first = false) {
         if (!first && !pome_json_scan_punctuation(s, ','))
-            return not_json(m->err, "model merges", s->pos);
+            return not_json(m->err, "model merges", s);
         POME_TRY(scan_merge(m, s));
     }
     return POME_OK;
@@ -250,8 +252,6 @@ static pome_status read_merges(pome_tokenizer *t, const reading *r, pome_error *
     merges_reader m = {.t = t, .skip = t->bpe.prefix ? strlen(t->bpe.prefix) : 0, .err = err};
     pome_json_scan s = {.text = r->merges};
     pome_status status = scan_merges(&m, &s);
-    if (status == POME_OK && m.joined.failed)
-        status = pome_fail_nomem(err, 0, "the merges");
     pome_strbuf_reset(&m.joined);
     pome_strbuf_reset(&s.scratch);
     POME_TRY(status);
@@ -406,7 +406,10 @@ static pome_status parse_rest(json_t **out, pome_bytes bytes, reading *r, const 
     pome_json_scan s = {.text = {(const char *)bytes.ptr, bytes.len}};
     bool found = bytes.len > 0 && bytes.len <= FILE_BYTES_MAX && pome_utf8_is_valid(s.text.ptr, s.text.len) &&
                  walk_object(&s, in_root, r);
+    bool has_memory = !s.scratch.failed;
     pome_strbuf_reset(&s.scratch);
+    if (!has_memory)
+        return pome_fail_nomem(err, bytes.len, source);
     if (!found) { /* it is no JSON, or two members have one name: the parser says what and where */
         POME_TRY(pome_json_parse(out, bytes, source, FILE_BYTES_MAX, err));
         json_decref(*out);

@@ -2,9 +2,9 @@
  * where the cache lives); a session is one timeline of tokens over it.
  *
  *     pome_llm_open(&llm, model, NULL, &err);
- *     pome_llm_session_create(&s, llm, NULL, &err);
+ *     pome_llm_session_create(&s, llm, &err);
  *     pome_llm_session_feed(s, ids, n, &logits, &err);           whole prefix; what is cached is reused
- *     id = pome_sampler_pick(sampler, logits, n_vocab, history, n_history);
+ *     id = pome_sampler_pick(sampler, logits, history, n_history);
  */
 #ifndef POME_LLM_H
 #define POME_LLM_H

@@ -21,7 +21,7 @@ struct pome_mapping {
 static pome_status open_regular(const char *path, int *fd, size_t *len, pome_error *err)
 {
     struct stat st;
-    int f = open(path, O_RDONLY | O_CLOEXEC);
+    int f = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO must not block before it is refused */
     if (f < 0)
         return pome_fail(err, POME_ERR_IO, "%s: %s", path, strerror(errno));
     if (fstat(f, &st) != 0 || !S_ISREG(st.st_mode)) {

@@ -97,6 +97,12 @@ pome_status pome_blob_read(pome_blob *out, pome_bytes file, const char *name, ui
                             "%s: blob at 0x%" PRIx64 " needs %" PRIu64 " bytes at 0x%" PRIx64
                             ", file ends after %zu (download incomplete?)",
                             name, offset, size, start, file.len);
+    bool in_record = start < offset + POME_BLOB_RECORD_BYTES && start + size > offset;
+    if (size > 0 && (start < POME_BLOB_HEADER_BYTES || in_record))
+        return pome_fail_at(err, POME_ERR_FORMAT, offset + 16,
+                            "%s: payload of the blob at 0x%" PRIx64 " starts at 0x%" PRIx64
+                            ", inside the file's header or its own record",
+                            name, offset, start);
     pome_blob b = {.dtype = dtype_of_code[code], .data = {file.ptr + start, (size_t)size}, .record_offset = offset};
     uint32_t align = (pome_dtype_bits(b.dtype) + 7) / 8;
     if (start % align)

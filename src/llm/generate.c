@@ -1,5 +1,6 @@
 #include "pome/generate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -115,7 +116,8 @@ static pome_status push_text(generator *g, int32_t id, bool *goes_on, bool *is_s
     size_t n = find_stop(g, is_stopped);
     *goes_on = tell(g, id, g->held.data ? g->held.data : "", n);
     g->held.len -= n;
-    memmove(g->held.data, g->held.data + n, g->held.len);
+    if (g->held.len > 0)
+        memmove(g->held.data, g->held.data + n, g->held.len);
     return POME_OK;
 }
 
@@ -139,6 +141,16 @@ static pome_status finish_text(generator *g, pome_generate_result *result, pome_
 }
 
 /* One new id. *is_done: result->finish is set. */
+/* A sampler passes over what is not finite, so a fault in some logits alone would go unseen. -inf bans a token. */
+static pome_status check_logits(const generator *g, const float *logits, int64_t n_vocab, pome_error *err)
+{
+    for (int64_t i = 0; i < n_vocab; i++)
+        if (!(logits[i] < INFINITY))
+            return pome_fail(err, POME_ERR_UNSUPPORTED, "the logit of token %lld after %lld tokens is %s", (long long)i,
+                             (long long)g->n_history, isnan(logits[i]) ? "NaN" : "infinite");
+    return POME_OK;
+}
+
 static pome_status step(generator *g, pome_sampler *sampler, const float **logits, pome_generate_result *result,
                         bool *is_done, pome_error *err)
 {
@@ -149,6 +161,7 @@ static pome_status step(generator *g, pome_sampler *sampler, const float **logit
         result->finish = POME_FINISH_LENGTH;
         return POME_OK;
     }
+    POME_TRY(check_logits(g, *logits, pome_llm_n_vocab(pome_llm_session_engine(g->session)), err));
     int32_t id = pome_sampler_pick(sampler, *logits, g->history, g->n_history);
     if (id < 0)
         return pome_fail(err, POME_ERR_UNSUPPORTED, "no logit after %lld tokens is finite", (long long)g->n_history);

@@ -135,21 +135,33 @@ static pome_status apply(const pome_normalizer *step, pome_str text, bool contin
     return POME_OK;
 }
 
+/* Replacements that insert what the next ones replace would multiply a text until memory is full. */
+enum { GROWTH_MAX = 64, ROOM_BYTES = 1 << 20 };
+
+static pome_status check_room(const pome_strbuf *b, size_t text_len, pome_error *err)
+{
+    if (b->failed)
+        return pome_fail(err, POME_ERR_LIMIT, "normalization makes more than %zu bytes of %zu, or memory is short", b->limit,
+                         text_len);
+    return POME_OK;
+}
+
 /* Runs all steps; the result lies in a[0] or a[1], *which says where. */
 static pome_status run_steps(const pome_normalizer *steps, size_t n_steps, pome_str text, bool continues,
                              pome_strbuf a[2], int *which, pome_error *err)
 {
     int now = 0;
     a[0].len = 0;
+    a[0].limit = a[1].limit = text.len > SIZE_MAX / GROWTH_MAX - ROOM_BYTES ? SIZE_MAX : GROWTH_MAX * text.len + ROOM_BYTES;
     pome_strbuf_append(&a[0], text.ptr, text.len);
+    POME_TRY(check_room(&a[0], text.len, err));
     for (size_t i = 0; i < n_steps; i++) {
         a[!now].len = 0;
         POME_TRY(apply(&steps[i], pome_strbuf_view(&a[now]), continues, &a[!now], err));
         now = !now;
+        POME_TRY(check_room(&a[now], text.len, err));
     }
     *which = now;
-    if (a[0].failed || a[1].failed)
-        return pome_fail_nomem(err, text.len, "normalization");
     return POME_OK;
 }
 

@@ -175,6 +175,12 @@ static void test_lies(void **state)
     put_u64(f.bytes + 80, 130);
     EXPECT_ERROR(pome_blob_read(&b, file, "w", 64, &err), POME_ERR_FORMAT, err, "not a multiple of the 4 bytes");
 
+    static const uint64_t occupied[] = {0, 60, 64, 124}; /* the header's and the record's own bytes */
+    for (size_t i = 0; i < sizeof occupied / sizeof occupied[0]; i++) {
+        put_u64(f.bytes + 80, occupied[i]);
+        EXPECT_ERROR(pome_blob_read(&b, file, "w", 64, &err), POME_ERR_FORMAT, err, "inside the file's header or its own record");
+    }
+
     file = file_of(&f, 0, 8, 0);
     EXPECT_ERROR(pome_blob_read(&b, file, "w", 64, &err), POME_ERR_FORMAT, err, "element type 0");
     file = file_of(&f, 18, 8, 0);
@@ -197,7 +203,7 @@ static void test_walk_ends(void **state)
     one_blob f;
     pome_error err = {0};
     uint64_t sum[2] = {0, 0};
-    pome_bytes file = file_of(&f, CODE_F32, 4, 0);
+    pome_bytes file = file_of(&f, CODE_F32, 0, 0); /* no bytes, which may be anywhere */
     put_u32(f.bytes, UINT32_MAX);
     put_u64(f.bytes + 80, 8);
     EXPECT_ERROR(pome_blob_walk(file, "w", count_one, sum, &err), POME_ERR_FORMAT, err, "before its record");

@@ -14,7 +14,11 @@ char *read_stdin(void)
     char *text = malloc(size);
     while (text) {
         len += fread(text + len, 1, size - len - 1, stdin);
-        if (feof(stdin) || ferror(stdin))
+        if (ferror(stdin)) { /* errno is that of the read */
+            free(text);
+            return NULL;
+        }
+        if (feof(stdin))
             break;
         if (size >= INPUT_BYTES_MAX) {
             free(text);
@@ -32,6 +36,11 @@ char *read_stdin(void)
     if (len > 0 && text[len - 1] == '\n')
         len--;
     text[len] = '\0';
+    if (memchr(text, '\0', len)) { /* all behind it would be lost */
+        free(text);
+        errno = EILSEQ;
+        return NULL;
+    }
     return text;
 }
 

@@ -105,5 +105,6 @@ static int run_command(int argc, char **argv)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
+    signal(SIGXFSZ, SIG_IGN); /* and so is a file beyond the limit on sizes */
     return finish_output(run_command(argc, argv));
 }

@@ -1,6 +1,7 @@
 #include "npy.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,8 @@ static pome_status parse_descr(npy_header *h, const char *p, const char *what, p
             h->is_swapped = pome_dtype_bits(h->dtype) > 8 && ((p[1] == '>' && is_little) || (p[1] == '<' && !is_little));
             return POME_OK;
         }
-    return fail(err, POME_ERR_UNSUPPORTED, "%s: element type %.8s; float16 to 64, integers and bool are read", what, p);
+    return fail(err, POME_ERR_UNSUPPORTED, "%s: element type %.*s; float16 to 64, integers and bool are read", what,
+                (int)(n_quoted < 12 ? n_quoted + 2 : 12), p);
 }
 
 static pome_status parse_shape(npy_header *h, const char *p, const char *what, pome_error *err)
@@ -170,12 +172,15 @@ pome_status npy_parse(pome_tensor *out, const void *bytes, size_t len, const cha
 
 pome_status npy_read(pome_tensor *out, const char *path, pome_error *err)
 {
-    FILE *file = fopen(path, "rb");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO must not block before it is refused */
+    FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
     struct stat about;
     if (!file || fstat(fileno(file), &about) != 0) {
         int reason = errno;
         if (file)
             fclose(file);
+        else if (fd >= 0)
+            close(fd);
         return fail(err, POME_ERR_IO, "%s: %s", path, strerror(reason));
     }
     size_t len = S_ISREG(about.st_mode) ? (size_t)about.st_size : 0;
@@ -194,6 +199,9 @@ pome_status npy_read(pome_tensor *out, const char *path, pome_error *err)
     return status;
 }
 
+/* A few bytes can unpack to any size: memory is not filled to find that no input is as large. */
+#define MEMBER_BYTES_MAX (SIZE_MAX > UINT32_MAX ? (size_t)1 << 32 : (size_t)1 << 30)
+
 static pome_status read_member(npz_array *out, zip_t *archive, zip_uint64_t index, const char *path, pome_error *err)
 {
     zip_stat_t about;
@@ -205,9 +213,11 @@ static pome_status read_member(npz_array *out, zip_t *archive, zip_uint64_t inde
     if (name_len > 4 && strcmp(about.name + name_len - 4, ".npy") == 0)
         name_len -= 4;
     zip_file_t *file = zip_fopen_index(archive, index, 0);
-    uint8_t *bytes = len < SIZE_MAX ? malloc(len + 1) : NULL;
+    uint8_t *bytes = len <= MEMBER_BYTES_MAX ? malloc(len + 1) : NULL;
     pome_status status = POME_OK;
-    if (!file)
+    if (about.size > MEMBER_BYTES_MAX)
+        status = fail(err, POME_ERR_LIMIT, "%s: %zu bytes, at most %zu are read", what, len, (size_t)MEMBER_BYTES_MAX);
+    else if (!file)
         status = fail(err, POME_ERR_FORMAT, "%s: %s", what, zip_strerror(archive));
     else if (!bytes || !(out->name = strndup(about.name, name_len)))
         status = fail(err, POME_ERR_NOMEM, "out of memory (%zu bytes for %s)", len, what);

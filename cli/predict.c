@@ -107,6 +107,25 @@ static pome_status fail_no_input(const prediction *p, const char *name, pome_err
                     meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "", names);
 }
 
+/* Numbers are converted to the type of the input; one that this would make another is an error, not a wrong id. */
+static pome_status check_values(const pome_feature *f, const pome_tensor *t, pome_error *err)
+{
+    if (!pome_dtype_is_int(f->dtype) || t->dtype == f->dtype)
+        return POME_OK;
+    pome_tensor wide = {0};
+    pome_status status = pome_tensor_cast(&wide, t, POME_DTYPE_F64, err);
+    bool is_signed = pome_dtype_name(f->dtype)[0] == 'i';
+    double end = ldexp(1.0, (int)pome_dtype_bits(f->dtype) - is_signed), begin = is_signed ? -end : 0.0;
+    int64_t n = status == POME_OK ? pome_tensor_count(&wide) : 0;
+    const double *x = wide.data;
+    for (int64_t i = 0; i < n && status == POME_OK; i++)
+        if (!(x[i] >= begin && x[i] < end) || x[i] != floor(x[i]))
+            status = fail_arg(err, "input '%s': element %lld is %.17g, which no %s can hold", f->name, (long long)i, x[i],
+                              pome_dtype_name(f->dtype));
+    pome_tensor_reset(&wide);
+    return status;
+}
+
 /* Gives input `name` a tensor of its own. */
 static pome_status give_input(prediction *p, const char *name, const pome_tensor *t, pome_error *err)
 {
@@ -115,6 +134,9 @@ static pome_status give_input(prediction *p, const char *name, const pome_tensor
     int i = find_feature(p->function->inputs, p->function->n_inputs, name);
     if (i < 0)
         return fail_no_input(p, name, err);
+    pome_status status = check_values(&p->function->inputs[i], t, err);
+    if (status != POME_OK)
+        return status;
     pome_tensor_reset(&p->inputs[i]);
     p->inputs[i] = pome_tensor_share(t);
     p->is_given[i] = true;

@@ -139,7 +139,7 @@ static bool take_token(void *arg, int32_t id, const char *text, size_t len)
         printf("%s%d", is_first ? "" : " ", (int)id);
     if (!args->print_ids)
         fwrite(text, 1, len, stdout);
-    a->has_failed = fflush(stdout) != 0;
+    a->has_failed = finish_output(0) != 0;
     return !a->has_failed;
 }
 
@@ -159,7 +159,7 @@ pome_status run_answer(run_state *run, const int32_t *ids, size_t n_ids, answer 
     pome_status status = pome_generate(run->session, run->sampler, ids, (int64_t)n_ids, &opts, &a->result, err);
     if (!args->common.json && (status == POME_OK || a->n_ids > 0)) {
         putchar('\n');
-        a->has_failed |= fflush(stdout) != 0; /* before anything goes to stderr */
+        a->has_failed |= finish_output(0) != 0; /* before anything goes to stderr */
     }
     return status;
 }

@@ -40,13 +40,24 @@ static const char *const examples[] = {
     NULL,
 };
 
+static bool is_tokenizer(const char *path)
+{
+    static const char name[] = "tokenizer.json";
+    char inside[4096];
+    const char *last = strrchr(path, '/');
+    int len = snprintf(inside, sizeof inside, "%s/%s", path, name);
+    return strcmp(last ? last + 1 : path, name) == 0 || (len > 0 && (size_t)len < sizeof inside && access(inside, F_OK) == 0);
+}
+
 /* The operand is a model, or itself a folder or file with a tokenizer. */
 static pome_status open_tokenizer(pome_tokenizer **out, const char *path, const tokenize_args *args, pome_error *err)
 {
     if (args->tokenizer)
         return pome_tokenizer_open(out, args->tokenizer, err);
-    if (pome_tokenizer_open(out, path, NULL) == POME_OK)
+    if (pome_tokenizer_open(out, path, err) == POME_OK)
         return POME_OK;
+    if (is_tokenizer(path)) /* one at fault */
+        return err->code;
     pome_model *model = NULL;
     pome_status status = open_model(&model, path, &args->common, err);
     if (status == POME_OK)

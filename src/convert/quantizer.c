@@ -6,52 +6,81 @@
 
 #define HALF_MAX 65504.0f
 
-/* Into float16's range; *is_bad if it was not. */
-static float to_range(float w, bool *is_bad)
+/* The loops over weights are written without branches, so that compilers turn them into vectors. A weight is taken as
+ * its bits: sign and magnitude. */
+#define HALF_TOO_LARGE 0x477ff000u /* 65520: rounds to infinity */
+#define HALF_MAX_BITS 0x477fe000u
+#define HALF_NORMAL_MIN 0x38800000u /* 2^-14 */
+
+/* Both values are computed: a conditional expression with floats in it would become a branch. */
+static inline uint32_t choose(bool condition, uint32_t yes, uint32_t no)
 {
-    if (w != w) {
-        *is_bad = true;
-        return 0;
-    }
-    *is_bad = w >= 65520.0f || w <= -65520.0f;
-    return w > HALF_MAX ? HALF_MAX : w < -HALF_MAX ? -HALF_MAX : w;
+    uint32_t mask = 0u - (uint32_t)condition;
+    return (yes & mask) | (no & ~mask);
+}
+
+/* A magnitude within float16's range: what is beyond it becomes the largest half, NaN 0. */
+static inline uint32_t to_range(uint32_t a)
+{
+    a = choose(a > 0x7f800000u, 0, a);
+    return choose(a >= HALF_TOO_LARGE, HALF_MAX_BITS, a);
+}
+
+/* A magnitude in range to the nearest half, ties to even, as a float. */
+static inline uint32_t round_to_half(uint32_t a)
+{
+    uint32_t normal = (a + 0xfffu + ((a >> 13) & 1u)) & ~0x1fffu;
+    float small = pome_f32_from_bits(a) + 0.5f; /* 0.5's last place is a subnormal half's */
+    uint32_t subnormal = pome_f32_bits(small - 0.5f);
+    return choose(a < HALF_NORMAL_MIN, subnormal, normal);
+}
+
+static inline float half_of(float w)
+{
+    uint32_t u = pome_f32_bits(w);
+    return pome_f32_from_bits((u & 0x80000000u) | round_to_half(to_range(u & 0x7fffffffu)));
 }
 
 size_t pome_encode_halves(uint16_t *out, const float *w, size_t n)
 {
     size_t n_bad = 0;
+    for (size_t i = 0; i < n; i++)
+        n_bad += (pome_f32_bits(w[i]) & 0x7fffffffu) >= HALF_TOO_LARGE;
     for (size_t i = 0; i < n; i++) {
-        bool is_bad;
-        out[i] = pome_f32_to_f16(to_range(w[i], &is_bad));
-        n_bad += is_bad;
+        uint32_t u = pome_f32_bits(w[i]), a = to_range(u & 0x7fffffffu);
+        uint32_t normal = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
+        uint32_t subnormal = pome_f32_bits(pome_f32_from_bits(a) + 0.5f) - 0x3f000000u;
+        out[i] = (uint16_t)((u >> 16 & 0x8000u) | choose(a < HALF_NORMAL_MIN, subnormal, normal));
     }
     return n_bad;
 }
 
-/* Quotients lie within [-top - 1/2, top + 1/2]: adding and taking away 1.5 * 2^23 rounds to nearest even. */
-static int round_even(float x)
+/* w / scale rounded to a half, then to the nearest whole number, ties to even: adding and taking away 2^23 does that.
+ * The quotient's magnitude is at most `top`, but for a scale among the subnormals, which may be too small. */
+static void codes_of(int8_t *codes, const float *half, float scale, size_t n, int top)
 {
-    const float big = 12582912.0f;
-    return (int)(x + big - big);
-}
-
-static int code_of(float half_w, float scale, int top)
-{
-    int code = round_even(pome_f16_round(half_w / scale));
-    return code > top ? top : code < -top ? -top : code;
+    const float big = 8388608.0f;
+    const uint32_t limit = pome_f32_bits((float)top), far = pome_f32_bits(1000.0f);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u = pome_f32_bits(half[i] / scale), a = u & 0x7fffffffu;
+        float q = pome_f32_from_bits(round_to_half(a > far ? far : a)) + big;
+        a = pome_f32_bits(q - big);
+        int32_t code = (int32_t)pome_f32_from_bits(a > limit ? limit : a), sign = -(int32_t)(u >> 31);
+        codes[i] = (int8_t)((code ^ sign) - sign);
+    }
 }
 
 /* The block as halves, and the largest magnitude. */
 static size_t halves_of(float *half, float *max, const float *w, size_t n)
 {
-    size_t n_bad = 0;
-    *max = 0;
+    uint32_t largest = 0, n_bad = 0;
     for (size_t i = 0; i < n; i++) {
-        bool is_bad;
-        half[i] = pome_f16_round(to_range(w[i], &is_bad));
-        n_bad += is_bad;
-        *max = fabsf(half[i]) > *max ? fabsf(half[i]) : *max;
+        uint32_t u = pome_f32_bits(w[i]), a = u & 0x7fffffffu, h = round_to_half(to_range(a));
+        n_bad += a >= HALF_TOO_LARGE;
+        half[i] = pome_f32_from_bits((u & 0x80000000u) | h);
+        largest = h > largest ? h : largest;
     }
+    *max = pome_f32_from_bits(largest);
     return n_bad;
 }
 
@@ -81,8 +110,7 @@ static size_t encode_block(int8_t *codes, uint16_t *scale, const float *w, size_
         size_t len = n - at < PIECE ? n - at : PIECE;
         if (n > PIECE)
             halves_of(half, &piece_max, w + at, len);
-        for (size_t i = 0; i < len; i++)
-            codes[at + i] = (int8_t)code_of(half[i], s, top);
+        codes_of(codes + at, half, s, len, top);
     }
     return n_bad;
 }
@@ -99,8 +127,9 @@ static double squared_error(const float *w, const int8_t *codes, float scale, si
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
-        bool is_bad;
-        double d = (double)to_range(w[i], &is_bad) - (double)pome_f16_round(scale * (float)codes[i]);
+        uint32_t u = pome_f32_bits(w[i]);
+        float x = pome_f32_from_bits((u & 0x80000000u) | to_range(u & 0x7fffffffu));
+        double d = (double)x - (double)half_of(scale * (float)codes[i]);
         sum += d * d;
     }
     return sum;
@@ -108,9 +137,11 @@ static double squared_error(const float *w, const int8_t *codes, float scale, si
 
 static void codes_with(int8_t *codes, const float *w, float scale, size_t n, int top)
 {
-    for (size_t i = 0; i < n; i++) {
-        bool is_bad;
-        codes[i] = (int8_t)code_of(pome_f16_round(to_range(w[i], &is_bad)), scale, top);
+    float half[PIECE], max;
+    for (size_t at = 0; at < n; at += PIECE) {
+        size_t len = n - at < PIECE ? n - at : PIECE;
+        halves_of(half, &max, w + at, len);
+        codes_of(codes + at, half, scale, len, top);
     }
 }
 

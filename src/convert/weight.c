@@ -66,7 +66,9 @@ const uint8_t *pome_weight_row(const pome_weight *w, int64_t row)
 
 static uint16_t u16_at(const uint8_t *p)
 {
-    return (uint16_t)(p[0] | p[1] << 8);
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
 }
 
 static void decode_floats(pome_dtype dtype, const uint8_t *p, size_t n, float *out)

@@ -23,12 +23,14 @@ POME_API const char *pome_tokenizer_source(const pome_tokenizer *tokenizer); /* 
 
 /* Encodes text[0..len). add_special: also what the tokenizer's post-processor adds (BOS, ...).
  * Names of special tokens in the text become their ids if parse_special is true.
+ * Text of a chat template wants add_special false, as it brings its own BOS, and parse_special true.
  * *ids is malloc'ed, the caller frees it. Text need not be valid UTF-8 (bytes are kept if the
- * tokenizer can express them). */
+ * tokenizer can express them). Errors: LIMIT (over 1 GiB, or a pattern that takes too long on this text). */
 POME_API POME_NODISCARD pome_status pome_tokenizer_encode(const pome_tokenizer *tokenizer, const char *text,
                                                           size_t len, bool add_special, bool parse_special,
                                                           int32_t **ids, size_t *n_ids, pome_error *err);
-/* Decodes ids to a malloc'ed, NUL-terminated string of *len bytes; invalid UTF-8 becomes U+FFFD. */
+/* Decodes ids to a malloc'ed, NUL-terminated string of *len bytes. Ids without an entry give nothing; each maximal
+ * part that is not UTF-8 becomes one U+FFFD. */
 POME_API POME_NODISCARD pome_status pome_tokenizer_decode(const pome_tokenizer *tokenizer, const int32_t *ids,
                                                           size_t n_ids, bool skip_special, char **text, size_t *len,
                                                           pome_error *err);

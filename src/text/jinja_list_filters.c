@@ -433,8 +433,10 @@ pome_status pome_jinja_open_filter(jrun *run, pome_str name, const pome_jv *inpu
     const pome_jv *attribute = by_attribute && rest.n > 0 ? rest.items : NULL;
     if (by_attribute && !attribute)
         return pome_jinja_fail(run, POME_ERR_ARG, "%.*s wants an attribute", (int)name.len, name.ptr);
-    rest.items += by_attribute;
-    rest.n -= by_attribute;
+    if (by_attribute) {
+        rest.items++;
+        rest.n--;
+    }
     pome_str test = {NULL, 0};
     if (rest.n > 0) {
         POME_TRY(pome_jinja_want_str(run, rest.items, "a test", &test));

@@ -2,12 +2,14 @@
 
 #include "formats/gguf.h"
 
+#define SPACE "\xe2\x96\x81" /* how SentencePiece writes one */
+
 /* ---- writing small files ---- */
 
 static void put(pome_strbuf *b, uint64_t v, int n)
 {
     for (int i = 0; i < n; i++)
-        pome_strbuf_putc(b, (char)(v >> 8 * i & 0xff));
+        pome_strbuf_putc(b, i < 8 ? (char)(v >> 8 * i & 0xff) : '\0');
 }
 
 static void put_str(pome_strbuf *b, const char *s)
@@ -274,8 +276,8 @@ static void reads_byte_level_vocabularies(void **state)
 
 static void llama_file(pome_strbuf *b)
 {
-    static const char *const tokens[] = {"<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", "\xe2\x96\x81", "a", "b", "ab",
-                                         "\xe2\x96\x81" "a", "ba"};
+    static const char *const tokens[] = {"<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", SPACE, "a", "b", "ab", (SPACE "a"),
+                                         "ba"};
     static const float scores[] = {0, 0, 0, 0, 0, -9, -8, -7, -3, -2, -1};
     put_header(b, 3, 0, 6);
     put_string_entry(b, "tokenizer.ggml.model", "llama");

@@ -110,6 +110,9 @@ static int decode(const pome_tokenizer *tokenizer, const tokenize_args *args, co
     pome_error err = {0};
     char *text = NULL;
     size_t len = 0;
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= pome_tokenizer_n_vocab(tokenizer))
+            return fail_text("token id %d is outside the vocabulary of %d", (int)ids[i], (int)pome_tokenizer_n_vocab(tokenizer));
     if (pome_tokenizer_decode(tokenizer, ids, n, !args->keep_special, &text, &len, &err) != POME_OK)
         return fail_with(&err);
     int status;

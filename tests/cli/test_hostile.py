@@ -113,3 +113,8 @@ def test_numbers_that_conversion_would_change(fails, package, tmp_path, values):
 def test_types_that_cannot_be_read_are_named(fails, package, tmp_path):
     np.save(tmp_path / "ids.npy", np.array([[1j]]))
     fails(1, ["element type '<c16';"], "predict", package, "--input", "inputIds=ids.npy")
+
+
+def test_ids_that_are_no_tokens(fails, tokenizer):
+    """Decoding passes over them; the command does not print nothing."""
+    fails(1, ["token id 512 is outside the vocabulary of 512"], "tokenize", tokenizer, "--decode", "511,512")

@@ -54,10 +54,17 @@ typedef struct pome_kernels {
     void (*gemv_int8_block)(float *y, const float *x, const int8_t *codes, const uint16_t *scale_f16, size_t n,
                             size_t k, size_t block);
 
+    /* The same with unsigned 4-bit codes and weights half(scale * half(code - offset)); offsets lie as scales do. */
+    void (*gemv_uint4_shift_block)(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16,
+                                   const uint16_t *offset_f16, size_t n, size_t k, size_t block);
+
     /* dst[i] = half(scale_f16[i / block] * code[i]) for i in [0, n): codes are nibbles, low first, two's
      * complement. block is even; the last block may be cut short. */
     void (*decode_int4_block)(float *dst, const uint8_t *codes, const uint16_t *scale_f16, size_t n, size_t block);
     void (*decode_int8_block)(float *dst, const int8_t *codes, const uint16_t *scale_f16, size_t n, size_t block);
+    /* dst[i] = half(scale_f16[i / block] * half(code[i] - offset_f16[i / block])), codes unsigned. */
+    void (*decode_uint4_shift_block)(float *dst, const uint8_t *codes, const uint16_t *scale_f16,
+                                     const uint16_t *offset_f16, size_t n, size_t block);
     /* dst[i] = table[code[i]]: nibbles, low first. */
     void (*decode_lut4)(float *dst, const uint8_t *codes, const float *table /* [16] */, size_t n);
 } pome_kernels;

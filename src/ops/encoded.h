@@ -24,11 +24,12 @@ void pome_encoded_decode(const pome_encoded *e, size_t first, size_t count, floa
  * with element `first`. */
 void pome_encoded_decode_raw(const pome_encoded *e, size_t first, size_t count, void *dst);
 
-/* The plainest form, which kernels take as it lies: element i is half(scale_f16[i / block] * code[i]). */
+/* The plainest forms, which kernels take as they lie: element i is half(scale_f16[i / block] * code[i]), or with an
+ * offset half(scale_f16[i / block] * half(code[i] - offset_f16[i / block])). */
 typedef struct pome_encoded_blocks {
-    pome_dtype code; /* I4 or I8 */
+    pome_dtype code; /* I4 or I8; U4 with an offset */
     const void *codes;
-    const uint16_t *scale_f16;
+    const uint16_t *scale_f16, *offset_f16; /* offset NULL: none */
     size_t block;
 } pome_encoded_blocks;
 bool pome_encoded_as_blocks(const pome_encoded *e, pome_encoded_blocks *out); /* false: of another form */

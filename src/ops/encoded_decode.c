@@ -172,19 +172,26 @@ static void decode_shift_scale(const pome_encoded *e, size_t first, size_t count
 
 bool pome_encoded_as_blocks(const pome_encoded *e, pome_encoded_blocks *out)
 {
-    if (e->kind != ENC_SHIFT_SCALE || !e->source.data || e->offset.count || e->dtype != POME_DTYPE_F16 ||
+    bool shifted = e->offset.count != 0;
+    if (e->kind != ENC_SHIFT_SCALE || !e->source.data || e->dtype != POME_DTYPE_F16 ||
         e->scale.dtype != POME_DTYPE_F16 || e->blocks.rank != 1 ||
         (!e->scale_step && e->blocks.block[0] != e->blocks.dim[0]) ||
-        (e->source.dtype != POME_DTYPE_I4 && e->source.dtype != POME_DTYPE_I8))
+        (!shifted && e->source.dtype != POME_DTYPE_I4 && e->source.dtype != POME_DTYPE_I8) ||
+        (shifted && (e->source.dtype != POME_DTYPE_U4 || e->offset.dtype != POME_DTYPE_F16 || !e->round_difference ||
+                     e->offset_step != e->scale_step)))
         return false;
-    *out = (pome_encoded_blocks){e->source.dtype, e->source.data, (const uint16_t *)e->scale.data, e->blocks.block[0]};
+    *out = (pome_encoded_blocks){e->source.dtype, e->source.data, (const uint16_t *)e->scale.data,
+                                 shifted ? (const uint16_t *)e->offset.data : NULL, e->blocks.block[0]};
     return true;
 }
 
 /* From a position where no block has begun or has been cut at its head. */
 static void decode_blocks(const pome_encoded *e, const pome_encoded_blocks *b, size_t first, size_t count, float *dst)
 {
-    if (b->code == POME_DTYPE_I4)
+    if (b->code == POME_DTYPE_U4)
+        e->kernels.decode_uint4_shift_block(dst, (const uint8_t *)b->codes + first / 2, b->scale_f16 + first / b->block,
+                                            b->offset_f16 + first / b->block, count, b->block);
+    else if (b->code == POME_DTYPE_I4)
         e->kernels.decode_int4_block(dst, (const uint8_t *)b->codes + first / 2, b->scale_f16 + first / b->block, count,
                                      b->block);
     else
@@ -195,7 +202,7 @@ static void decode_blocks(const pome_encoded *e, const pome_encoded_blocks *b, s
 static bool decode_as_blocks(const pome_encoded *e, size_t first, size_t count, float *dst)
 {
     pome_encoded_blocks b;
-    if (!pome_encoded_as_blocks(e, &b) || (b.code == POME_DTYPE_I4 && (b.block % 2 || first % 2)))
+    if (!pome_encoded_as_blocks(e, &b) || (b.code != POME_DTYPE_I8 && (b.block % 2 || first % 2)))
         return false;
     size_t head = min_size(first % b.block ? b.block - first % b.block : 0, count);
     if (head)

@@ -22,7 +22,10 @@ static bool times_one(const pome_rows *w, const pome_kernels *kernels, size_t fi
     if (!block)
         return false;
     const uint16_t *scale = w->blocks.scale_f16 + (w->first + first * k) / block;
-    if (w->blocks.code == POME_DTYPE_I4)
+    if (w->blocks.code == POME_DTYPE_U4)
+        kernels->gemv_uint4_shift_block(y, x, (const uint8_t *)w->blocks.codes + (w->first + first * k) / 2, scale,
+                                        w->blocks.offset_f16 + (w->first + first * k) / block, n, k, block);
+    else if (w->blocks.code == POME_DTYPE_I4)
         kernels->gemv_int4_block(y, x, (const uint8_t *)w->blocks.codes + (w->first + first * k) / 2, scale, n, k,
                                  block);
     else

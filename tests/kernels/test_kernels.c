@@ -449,6 +449,52 @@ static void test_decode_int8_block(const pome_kernels *k)
     check_decode_block(k, false);
 }
 
+static double uint4_shift_value(const uint8_t *codes, size_t i, uint16_t scale, uint16_t offset)
+{
+    double difference = (codes[i / 2] >> (i % 2 * 4) & 15) - (double)pome_f16_to_f32(offset);
+    return half_of((double)pome_f16_to_f32(scale) * half_of(difference));
+}
+
+static void test_decode_uint4_shift_block(const pome_kernels *k)
+{
+    for (int round = 0; round < 400; round++) {
+        size_t n = awkward_size(600), block = random_bits() % 2 ? 32 : 2 * random_size(1, 40);
+        size_t n_scales = (n + block - 1) / block;
+        float *dst = output(2, n);
+        uint8_t *codes = bytes(0, (n + 1) / 2);
+        uint16_t *scale = halves(1, n_scales), *offset = halves(3, n_scales);
+        k->decode_uint4_shift_block(dst, codes, scale, offset, n, block);
+        check_canaries(dst, n);
+        for (size_t i = 0; i < n; i++)
+            expect_same(dst[i], (float)uint4_shift_value(codes, i, scale[i / block], offset[i / block]), "value", i);
+    }
+}
+
+static void test_gemv_uint4_shift_block(const pome_kernels *k)
+{
+    for (int round = 0; round < 150; round++) {
+        size_t n = random_size(0, 14), block = 32 * random_size(1, 3), len = block * random_size(1, 20);
+        size_t per_row = len / block;
+        float *x = floats(0, len), *y = output(3, n), row[2048];
+        uint8_t *codes = bytes(1, n * len / 2);
+        uint16_t *scale = halves(2, n * per_row), *offset = halves(4, n * per_row);
+        k->gemv_uint4_shift_block(y, x, codes, scale, offset, n, len, block);
+        check_canaries(y, n);
+        for (size_t j = 0; j < n; j++) {
+            double sum = 0, magnitude = 0;
+            for (size_t p = 0; p < len; p++) {
+                size_t at = j * per_row + p / block;
+                double w = uint4_shift_value(codes, j * len + p, scale[at], offset[at]);
+                row[p] = (float)w;
+                sum += x[p] * w;
+                magnitude += fabs(x[p] * w);
+            }
+            expect_near(y[j], sum, dot_tolerance(magnitude, len), j);
+            expect_same(y[j], k->dot_f32(x, row, len), "not as decoded", j);
+        }
+    }
+}
+
 static void check_gemv_block(const pome_kernels *k, bool nibbles)
 {
     for (int round = 0; round < 150; round++) {
@@ -582,6 +628,8 @@ static const slot slots[] = {
     {ROW(gemv_f16), bench_gemv_f16, 1e-9 * BENCH_K * BENCH_N, "GB/s of weights"},
     {ROW(gemv_int4_block), bench_gemv_int4_block, 1e-9 * BENCH_K * BENCH_N * (0.5 + 2.0 / 32), "GB/s of weights"},
     {ROW(gemv_int8_block), bench_gemv_int8_block, 1e-9 * BENCH_K * BENCH_N * (1 + 2.0 / 32), "GB/s of weights"},
+    {ROW(gemv_uint4_shift_block), NULL, 0, NULL},
+    {ROW(decode_uint4_shift_block), NULL, 0, NULL},
     {ROW(decode_int4_block), bench_decode_int4_block, 64 * 32768e-9, "G elements/s"},
     {ROW(decode_int8_block), bench_decode_int8_block, 64 * 32768e-9, "G elements/s"},
     {ROW(decode_lut4), bench_decode_lut4, 64 * 32768e-9, "G elements/s"},

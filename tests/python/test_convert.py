@@ -290,6 +290,83 @@ def test_dynamic_scaling_beyond_the_original(pome, tmp_path):
     assert np.sqrt(np.mean((got - want) ** 2)) <= 0.003 * want.std()
 
 
+# ---- GGUF ----
+
+def interleave(weight, n_heads):
+    """Rows in the order of GGUF's Llama files."""
+    return weight.reshape(n_heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
+
+
+def write_gguf(path, types):
+    """The tiny checkpoint as a GGUF file; gives the dequantized weights under transformers' names."""
+    gguf = pytest.importorskip("gguf")
+    tensors = read_safetensors(CHECKPOINT / "model.safetensors")
+    config = json.loads((CHECKPOINT / "config.json").read_text())
+    writer = gguf.GGUFWriter(str(path), "llama")
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(160)
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_context_length(config["max_position_embeddings"])
+    parts = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+             "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+             "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+    whole = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    weights = {}
+    for i, name in enumerate(tensors):
+        stem = name.removesuffix(".weight")
+        w = halves(tensors, name).astype(np.float32)
+        if "mlp.down" in name:
+            w = np.ascontiguousarray(w[:, :160])  # blocks of 32 must divide the rows
+        elif "mlp" in name:
+            w = np.ascontiguousarray(w[:160])
+        n_heads = 4 if "q_proj" in name else 2 if "k_proj" in name else 0
+        layer = stem.split(".")[2] if "layers" in stem else None
+        target = f"blk.{layer}.{parts[stem.split('.', 3)[3]]}" if layer else whole[stem]
+        kind = gguf.GGMLQuantizationType.F32 if w.ndim == 1 else gguf.GGMLQuantizationType[types[i % len(types)]]
+        stored = interleave(w, n_heads) if n_heads else w
+        if w.ndim == 1:
+            data, back = stored, stored
+        else:
+            data = gguf.quants.quantize(stored, kind)
+            back = gguf.quants.dequantize(data, kind)
+        writer.add_tensor(target + ".weight", data, raw_dtype=kind)
+        if n_heads:  # back to split halves
+            back = back.reshape(n_heads, -1, 2, w.shape[1]).swapaxes(1, 2).reshape(w.shape)
+        weights[name] = back
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return config | {"intermediate_size": 160}, weights
+
+
+@pytest.mark.parametrize("types", [["Q4_0"], ["Q4_1"], ["Q5_0"], ["Q5_1"], ["Q8_0"], ["F16"], ["Q4_1", "Q8_0", "Q4_0", "BF16"]],
+                         ids="-".join)
+def test_gguf_codes_are_kept(pome, tmp_path, types):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    config, weights = write_gguf(tmp_path / "model.gguf", types)
+    known = {k: config[k] for k in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                                    "num_key_value_heads", "rms_norm_eps", "vocab_size", "max_position_embeddings")}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**known)).eval()
+    model.load_state_dict({k: torch.from_numpy(np.ascontiguousarray(v, np.float32)) for k, v in weights.items()})
+    ids = np.random.default_rng(3).integers(0, 512, 70).astype(np.int32)
+    with torch.no_grad():
+        want = model(torch.from_numpy(ids.astype(np.int64))[None]).logits[0].double().numpy()
+    out = tmp_path / "out.mlpackage"
+    report = json.loads(convert(pome, tmp_path / "model.gguf", out, "--quantize", "keep").stdout)
+    assert not report["tied_head"]
+    with Model(out, "exact") as opened, Session(opened) as session:
+        got = session.feed_all(ids)
+        session.clear()
+        steps = np.array([session.append(ids[i:i + 1]) for i in range(20)])
+    tolerance = 0.008 if any(t.endswith("_1") for t in types) else 0.004  # offsets are halves
+    assert np.sqrt(np.mean((got - want) ** 2)) <= tolerance * want.std()
+    np.testing.assert_allclose(steps, got[:20], atol=1e-3 * want.std())
+
+
 # ---- faults ----
 
 def refused(pome, source, tmp_path, *parts):

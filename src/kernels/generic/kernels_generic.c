@@ -140,6 +140,18 @@ static void decode_int4_block_generic(float *dst, const uint8_t *codes, const ui
     }
 }
 
+static void decode_uint4_shift_block_generic(float *dst, const uint8_t *codes, const uint16_t *scale_f16,
+                                             const uint16_t *offset_f16, size_t n, size_t block)
+{
+    for (size_t first = 0; first < n; first += block, scale_f16++, offset_f16++) {
+        float table[16], scale = pome_f16_to_f32(*scale_f16), offset = pome_f16_to_f32(*offset_f16);
+        size_t end = n - first < block ? n : first + block;
+        for (int code = 0; code < 16; code++)
+            table[code] = pome_f16_round(scale * pome_f16_round((float)code - offset));
+        decode_lut4_generic(dst + first, codes + first / 2, table, end - first);
+    }
+}
+
 static void decode_int8_block_generic(float *dst, const int8_t *codes, const uint16_t *scale_f16, size_t n,
                                       size_t block)
 {
@@ -162,6 +174,24 @@ static void gemv_int4_block_generic(float *y, const float *x, const uint8_t *cod
             for (size_t q = p, end; q < p + len; q = end) { /* up to the end of a scale's block */
                 end = (q / block + 1) * block < p + len ? (q / block + 1) * block : p + len;
                 decode_int4_block_generic(row + (q - p), codes + q / 2, scale_f16 + q / block, end - q, block);
+            }
+            y[j] += dot_piece(x + p, row, len);
+        }
+    }
+}
+
+static void gemv_uint4_shift_block_generic(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16,
+                                           const uint16_t *offset_f16, size_t n, size_t k, size_t block)
+{
+    float row[POME_KERNEL_KC];
+    for (size_t j = 0; j < n; j++, codes += k / 2, scale_f16 += k / block, offset_f16 += k / block) {
+        y[j] = 0;
+        for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
+            size_t len = k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC;
+            for (size_t q = p, end; q < p + len; q = end) {
+                end = (q / block + 1) * block < p + len ? (q / block + 1) * block : p + len;
+                decode_uint4_shift_block_generic(row + (q - p), codes + q / 2, scale_f16 + q / block,
+                                                 offset_f16 + q / block, end - q, block);
             }
             y[j] += dot_piece(x + p, row, len);
         }
@@ -201,7 +231,9 @@ void pome_kernels_fill_generic(pome_kernels *k)
     k->gemv_f16 = gemv_f16_generic;
     k->gemv_int4_block = gemv_int4_block_generic;
     k->gemv_int8_block = gemv_int8_block_generic;
+    k->gemv_uint4_shift_block = gemv_uint4_shift_block_generic;
     k->decode_int4_block = decode_int4_block_generic;
+    k->decode_uint4_shift_block = decode_uint4_shift_block_generic;
     k->decode_int8_block = decode_int8_block_generic;
     k->decode_lut4 = decode_lut4_generic;
 }

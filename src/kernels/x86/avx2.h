@@ -73,6 +73,10 @@ void pome_gemv_int4_block_avx2(float *y, const float *x, const uint8_t *codes, c
                                size_t k, size_t block);
 void pome_gemv_int8_block_avx2(float *y, const float *x, const int8_t *codes, const uint16_t *scale_f16, size_t n,
                                size_t k, size_t block);
+void pome_gemv_uint4_shift_block_avx2(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16,
+                                      const uint16_t *offset_f16, size_t n, size_t k, size_t block);
+void pome_decode_uint4_shift_block_avx2(float *dst, const uint8_t *codes, const uint16_t *scale_f16,
+                                        const uint16_t *offset_f16, size_t n, size_t block);
 void pome_decode_int4_block_avx2(float *dst, const uint8_t *codes, const uint16_t *scale_f16, size_t n, size_t block);
 void pome_decode_int8_block_avx2(float *dst, const int8_t *codes, const uint16_t *scale_f16, size_t n, size_t block);
 void pome_decode_lut4_avx2(float *dst, const uint8_t *codes, const float *table, size_t n);

@@ -248,3 +248,78 @@ void pome_decode_int8_block_avx2(float *dst, const int8_t *codes, const uint16_t
             dst[i] = pome_f16_round(s * (float)codes[i]);
     }
 }
+
+/* ---- unsigned 4-bit codes with an offset ---- */
+
+static inline half_table table_uint4(__m256 scale, __m256 offset)
+{
+    __m256 a = avx2_round_f16(_mm256_sub_ps(_mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7), offset));
+    __m256 b = avx2_round_f16(_mm256_sub_ps(_mm256_setr_ps(8, 9, 10, 11, 12, 13, 14, 15), offset));
+    __m128i first = _mm256_cvtps_ph(_mm256_mul_ps(scale, a), 0), second = _mm256_cvtps_ph(_mm256_mul_ps(scale, b), 0);
+    __m128i mask = _mm_set1_epi16(0xff);
+    return (half_table){_mm_packus_epi16(_mm_and_si128(first, mask), _mm_and_si128(second, mask)),
+                        _mm_packus_epi16(_mm_srli_epi16(first, 8), _mm_srli_epi16(second, 8))};
+}
+
+/* The sums of `rows` (1 or 4) rows over columns [p, end), both multiples of 32. */
+static inline __attribute__((always_inline)) void uint4_rows(__m256 acc[4], const float *x, const uint8_t *codes,
+                                                             const uint16_t *scale, const uint16_t *offset, size_t k,
+                                                             size_t block, size_t p, size_t end, size_t rows)
+{
+    for (size_t r = 0; r < rows; r++)
+        acc[r] = _mm256_setzero_ps();
+    for (; p < end; p += 32)
+        for (size_t r = 0; r < rows; r++) {
+            const uint8_t *c = codes + (r * k + p) / 2;
+            size_t at = r * (k / block) + p / block;
+            __m256 v[4];
+            _mm_prefetch((const char *)c + 512, _MM_HINT_T0);
+            lookup32(v, table_uint4(broadcast_f16(&scale[at]), broadcast_f16(&offset[at])), c);
+            acc[r] = dot32(acc[r], v, x + p);
+        }
+}
+
+void pome_gemv_uint4_shift_block_avx2(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16,
+                                      const uint16_t *offset_f16, size_t n, size_t k, size_t block)
+{
+    size_t j = 0, n_scales = k / block;
+    __m256 acc[4];
+    for (; j + 4 <= n; j += 4, codes += 2 * k, scale_f16 += 4 * n_scales, offset_f16 += 4 * n_scales) {
+        __m128 sum = _mm_setzero_ps();
+        for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
+            size_t end = k - p < POME_KERNEL_KC ? k : p + POME_KERNEL_KC;
+            uint4_rows(acc, x, codes, scale_f16, offset_f16, k, block, p, end, 4);
+            sum = _mm_add_ps(sum, avx2_sum4(acc[0], acc[1], acc[2], acc[3]));
+        }
+        _mm_storeu_ps(y + j, sum);
+    }
+    for (; j < n; j++, codes += k / 2, scale_f16 += n_scales, offset_f16 += n_scales) {
+        y[j] = 0;
+        for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
+            size_t end = k - p < POME_KERNEL_KC ? k : p + POME_KERNEL_KC;
+            uint4_rows(acc, x, codes, scale_f16, offset_f16, k, block, p, end, 1);
+            y[j] += avx2_sum(acc[0]);
+        }
+    }
+}
+
+void pome_decode_uint4_shift_block_avx2(float *dst, const uint8_t *codes, const uint16_t *scale_f16,
+                                        const uint16_t *offset_f16, size_t n, size_t block)
+{
+    for (size_t i = 0; i < n; scale_f16++, offset_f16++) {
+        size_t end = n - i < block ? n : i + block;
+        half_table t = table_uint4(broadcast_f16(scale_f16), broadcast_f16(offset_f16));
+        for (size_t len; i < end; i += len) {
+            uint8_t piece[16] = {0};
+            float out[32];
+            __m256 v[4];
+            len = end - i < 32 ? end - i : 32;
+            memcpy(piece, codes + i / 2, (len + 1) / 2);
+            lookup32(v, t, piece);
+            for (size_t j = 0; j < 4; j++)
+                _mm256_storeu_ps(len == 32 ? dst + i + 8 * j : out + 8 * j, v[j]);
+            if (len < 32)
+                memcpy(dst + i, out, len * sizeof *dst);
+        }
+    }
+}

@@ -139,7 +139,9 @@ void pome_kernels_fill_avx2(pome_kernels *k)
     k->gemv_f16 = pome_gemv_f16_avx2;
     k->gemv_int4_block = pome_gemv_int4_block_avx2;
     k->gemv_int8_block = pome_gemv_int8_block_avx2;
+    k->gemv_uint4_shift_block = pome_gemv_uint4_shift_block_avx2;
     k->decode_int4_block = pome_decode_int4_block_avx2;
+    k->decode_uint4_shift_block = pome_decode_uint4_shift_block_avx2;
     k->decode_int8_block = pome_decode_int8_block_avx2;
     k->decode_lut4 = pome_decode_lut4_avx2;
 }

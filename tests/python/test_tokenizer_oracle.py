@@ -197,12 +197,14 @@ def test_normalizers(name, tmp_path):
     t = train(pre_tokenizers.ByteLevel(add_prefix_space=False), NORMALIZERS[name])
     t.decoder = decoders.ByteLevel()
     texts = random_texts(600, seed=11)
-    if name == "strip":  # the library runs out of memory when nothing but white space is to be stripped
+    if name == "replace":  # would make several added tokens one
+        pass
+    elif name == "strip":  # the library runs out of memory when nothing but white space is to be stripped
         texts = [x for x in texts if x.strip()]
     else:
         add_tokens(t)
     # Where the normalizer changes an added token, the library spells it in its changed form when decoding.
-    compare(save(t, tmp_path), t, texts, decode=name not in ("replace", "prepend"))
+    compare(save(t, tmp_path), t, texts, decode=name != "prepend")
 
 
 def test_added_tokens_match_normalized_text(tmp_path):

@@ -148,6 +148,31 @@ static void reads_every_kind(void **state)
     pome_strbuf_reset(&b);
 }
 
+/* Metadata alone, in memory of exactly its size: cut at any byte, it is refused. */
+static void refuses_every_cut(void **state)
+{
+    (void)state;
+    pome_strbuf b = {0};
+    pome_gguf g;
+    put_header(&b, 2, 0, 4);
+    put_strings(&b, "l", (const char *const[]){"x", "yz"}, 2);
+    put_array(&b, "i", POME_GGUF_U16, 3);
+    put(&b, 0, 6);
+    put_string_entry(&b, "s", "text");
+    put_key(&b, "b", POME_GGUF_BOOL);
+    put(&b, 1, 1);
+    for (size_t n = 0; n <= b.len; n++) {
+        uint8_t *copy = malloc(n + 1);
+        memcpy(copy, b.data, n);
+        pome_status status = pome_gguf_read(&g, (pome_bytes){copy, n}, NULL);
+        assert_int_equal(status, n < b.len ? POME_ERR_FORMAT : POME_OK);
+        if (status == POME_OK)
+            pome_gguf_close(&g);
+        free(copy);
+    }
+    pome_strbuf_reset(&b);
+}
+
 static void expect_refusal(pome_strbuf *b, pome_status code, const char *part)
 {
     pome_gguf g;
@@ -352,6 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_every_kind),
+        cmocka_unit_test(refuses_every_cut),
         cmocka_unit_test(refuses_lies),
         cmocka_unit_test(reads_byte_level_vocabularies),
         cmocka_unit_test(reads_sentencepiece_vocabularies),

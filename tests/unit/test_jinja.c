@@ -43,6 +43,7 @@ static void renders(void **state)
         {"a\n{% if t %}\n  b\n{% endif %}\nc\n", "a\n  b\nc"},
         {"a  {{- 1 -}}  b", "a1b"},
         {"x\n \t {% if t %}y{% endif %}\nz\n  {# c #}\n  {{ 1 }}", "x\nyz\n  1"},
+        {"{{ x }}\n  {% if t %}y{% endif %} {% if t %}z{% endif %}", "5\ny z"},
         {"x\n   {%+ if t %}y{% endif +%}\nz", "x\n   y\nz"},
         {"{# note #}\n{% raw %}{{ x }}{% endraw %}!", "{{ x }}!"},
         {"{{ x + 1 }} {{ x // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ x / 2 }} {{ 2 ** 10 }} {{ 1 ~ 2 + 3 }}", NULL},

@@ -34,7 +34,7 @@ static const option options[] = {
      "Weights that share a scale: 16, 32, 64, 128, or 0 for a whole row (32)"},
     {"context", 0, NULL, OPTION_INT, "N", AT(context), 1, 1048576, false, "Tokens that the cache holds (2048)"},
     {"keep", 0, NULL, OPTION_LIST, "KIND=TYPE", AT(keep), 0, 0, false,
-     "Another type for some weights: embedding=fp16, head=int8 or embedding,head=int8"},
+     "Another type (fp16, int8, int4) for some weights (embedding, head, attention, mlp): embedding,head=int8"},
     {"quantize-search", 0, NULL, OPTION_CHOICE, "rule|mse", AT(search), 0, 0, false,
      "How scales are chosen: from the largest weight, as coremltools does, or for the least error (rule)"},
     {"names", 0, NULL, OPTION_CHOICE, "apple|snake", AT(names), 0, 0, false,
@@ -69,6 +69,10 @@ static bool read_keep(pome_convert_opts *opts, char *text)
             opts->embedding = type;
         else if (strcmp(kind, "head") == 0)
             opts->head = type;
+        else if (strcmp(kind, "attention") == 0)
+            opts->attention = type;
+        else if (strcmp(kind, "mlp") == 0)
+            opts->mlp = type;
         else
             return false;
     }

@@ -33,7 +33,7 @@ typedef struct pome_convert_opts {
     bool force;            /* replace what is at the output's path */
     bool resume;           /* go on with what an interrupted conversion left */
     bool dry_run;          /* plan only: nothing is written */
-    const char *embedding, *head; /* "fp16", "int8", "int4" or NULL: as `quantize` says */
+    const char *embedding, *head, *attention, *mlp; /* "fp16", "int8", "int4" or NULL: as `quantize` says */
     pome_convert_progress_fn *progress; /* NULL: none */
     void *progress_arg;
 } pome_convert_opts;

@@ -6,8 +6,8 @@
 #define CARRIED_BYTES_MAX ((size_t)256 << 20)
 
 static const char *const carried[] = {
-    "tokenizer.json",      "tokenizer_config.json",  "special_tokens_map.json", "added_tokens.json",
-    "chat_template.jinja", "chat_template.json",     "generation_config.json",  "config.json",
+    "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "chat_template.jinja", "chat_template.json",    "generation_config.json",
 };
 
 static pome_status copy_files(const pome_mlpackage_writer *w, const char *folder, char *what, size_t what_size,

@@ -44,10 +44,12 @@ static void get_bool(const json_t *object, const char *name, bool *out)
         *out = json_is_true(v);
 }
 
-static const char *get_text(const json_t *object, const char *name, pome_arena *arena)
+/* The repository that the model came from, owner/name. The field may hold a path on somebody's disk instead. */
+static const char *repository_of(const json_t *root, pome_arena *arena)
 {
-    const char *s = json_string_value(field(object, name));
-    return s ? pome_arena_strndup(arena, s, strlen(s)) : NULL;
+    const char *name = json_string_value(field(root, "_name_or_path")), *slash = name ? strchr(name, '/') : NULL;
+    bool is_path = !slash || slash == name || !slash[1] || strchr(slash + 1, '/') || name[0] == '.' || name[0] == '~';
+    return is_path ? NULL : pome_arena_strndup(arena, name, strlen(name));
 }
 
 /* ---- rotary positions ---- */
@@ -232,7 +234,7 @@ static pome_status read_config(pome_lm_config *c, const json_t *root, pome_arena
         return pome_fail(err, POME_ERR_UNSUPPORTED, "the checkpoint was quantized by another tool: use the original one");
     c->architecture = pome_arena_strndup(arena, architecture ? architecture : type,
                                          strlen(architecture ? architecture : type));
-    c->name = get_text(root, "_name_or_path", arena);
+    c->name = repository_of(root, arena);
     POME_TRY(get_int(root, "num_hidden_layers", true, &c->n_layers, err));
     POME_TRY(get_int(root, "hidden_size", true, &c->hidden, err));
     POME_TRY(get_int(root, "intermediate_size", true, &c->ffn, err));

@@ -61,8 +61,10 @@ static pome_status set_wishes(pome_lm_graph *b, const pome_convert_opts *o, pome
     if (q == POME_QUANTIZE_KEEP && !c->is_gguf)
         return pome_fail(err, POME_ERR_ARG, "only the quantization of a GGUF file can be kept");
     POME_TRY(wish_of(&b->wish, q, o->block, o->search, err));
-    b->embedding_wish = b->head_wish = b->wish;
+    b->embedding_wish = b->head_wish = b->attention_wish = b->mlp_wish = b->wish;
     POME_TRY(named_wish(&b->embedding_wish, o->embedding, o, err));
+    POME_TRY(named_wish(&b->attention_wish, o->attention, o, err));
+    POME_TRY(named_wish(&b->mlp_wish, o->mlp, o, err));
     return named_wish(&b->head_wish, o->head, o, err);
 }
 

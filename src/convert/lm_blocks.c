@@ -33,7 +33,8 @@ pome_value *pome_lm_linear(pome_lm_graph *b, const char *name, pome_value *x, po
 {
     char text[64];
     snprintf(text, sizeof text, "%s_weight", name);
-    pome_value *weight = pome_lm_weight(b, part, layer, text, &b->wish);
+    bool is_mlp = part == POME_PART_GATE || part == POME_PART_UP || part == POME_PART_DOWN;
+    pome_value *weight = pome_lm_weight(b, part, layer, text, is_mlp ? &b->mlp_wish : &b->attention_wish);
     snprintf(text, sizeof text, "%s_bias", name);
     pome_value *bias = pome_lm_bias(b, part, layer, text);
     const pome_graph_arg args[] = {{P_linear_x, x}, {P_linear_weight, weight}, {P_linear_bias, bias}};

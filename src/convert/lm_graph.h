@@ -11,7 +11,7 @@ typedef struct pome_lm_graph {
     const pome_lm_config *config;
     int64_t context;
     bool snake_names;
-    pome_encoding_wish wish, embedding_wish, head_wish;
+    pome_encoding_wish wish, embedding_wish, head_wish, attention_wish, mlp_wish;
     pome_weight_plan *plan;
     pome_program *program;
     pome_graph g;

@@ -134,6 +134,32 @@ def test_equal_input_gives_equal_bytes(pome, checkpoint, tmp_path):
     assert_same_files(tmp_path / "a.mlpackage", tmp_path / "c.mlpackage")
 
 
+def test_kinds_of_weights(pome, checkpoint, tmp_path):
+    def text(*options):
+        out = tmp_path / "kinds.mlpackage"
+        convert(pome, checkpoint, out, "--force", *options)
+        lines = subprocess.run([pome, "inspect", str(out), "--mil"], text=True, capture_output=True, check=True).stdout
+        return {name: next(line for line in lines.splitlines() if f" {name} = " in line)
+                for name in ("embed_weight", "head_weight", "layers_2_q_proj_weight", "layers_2_up_weight")}
+
+    mil = text("--keep", "embedding,head=int8", "--keep", "attention=fp16")
+    assert "tensor<int8" in mil["embed_weight"] and "tensor<int8" in mil["head_weight"]
+    assert "constexpr" not in mil["layers_2_q_proj_weight"] and "tensor<int4" in mil["layers_2_up_weight"]
+    mil = text("--quantize", "none", "--keep", "mlp=int4")
+    assert "constexpr" not in mil["embed_weight"] and "tensor<int4" in mil["layers_2_up_weight"]
+    for wrong, status in (("embedding", 2), ("tail=int8", 2), ("mlp=int3", 1)):
+        done = convert(pome, checkpoint, tmp_path / "wrong.mlpackage", "--keep", wrong, check=False)
+        assert done.returncode == status, done.stderr
+
+
+def test_repository_name(pome, checkpoint, tmp_path):
+    model = "Data/com.apple.CoreML/model.mlmodel"
+    for name, is_kept in (("owner/model", True), ("/home/me/model", False), ("./model", False), ("a/b/c", False)):
+        change_config(checkpoint, _name_or_path=name)
+        convert(pome, checkpoint, tmp_path / "out.mlpackage", "--force")
+        assert (name.encode() in (tmp_path / "out.mlpackage" / model).read_bytes()) == is_kept
+
+
 def test_dry_run_and_existing_output(pome, checkpoint, tmp_path):
     out = tmp_path / "out.mlpackage"
     planned = json.loads(convert(pome, checkpoint, out, "--dry-run").stdout)

@@ -355,26 +355,45 @@ pome_status npy_format(void **bytes, size_t *len, const pome_tensor *t, pome_err
     return status;
 }
 
+/* Writes beside `path`; 0 or the reason why not. */
+static int write_beside(char *temporary, const void *bytes, size_t len)
+{
+    int fd = mkstemp(temporary);
+    if (fd < 0)
+        return errno;
+    mode_t mask = umask(0);
+    umask(mask);
+    FILE *file = fdopen(fd, "wb");
+    int reason = file && fwrite(bytes, 1, len, file) == len && fchmod(fd, 0666 & ~mask) == 0 ? 0 : errno;
+    if ((file ? fclose(file) : close(fd)) != 0 && reason == 0)
+        reason = errno;
+    if (reason)
+        unlink(temporary);
+    return reason;
+}
+
+/* The new file replaces an old one only when it is whole. */
 pome_status npy_write(const char *path, const pome_tensor *t, pome_error *err)
 {
     void *bytes = NULL;
-    size_t len = 0;
+    size_t len = 0, path_len = strlen(path);
     pome_status status = npy_format(&bytes, &len, t, err);
     if (status != POME_OK)
         return status;
-    FILE *file = fopen(path, "wb");
-    bool is_written = file && fwrite(bytes, 1, len, file) == len;
-    int reason = errno;
-    if (file && fclose(file) != 0 && is_written) {
-        reason = errno;
-        is_written = false;
+    char *temporary = malloc(path_len + sizeof ".XXXXXX");
+    int reason = ENOMEM;
+    if (temporary) {
+        memcpy(temporary, path, path_len);
+        memcpy(temporary + path_len, ".XXXXXX", sizeof ".XXXXXX");
+        reason = write_beside(temporary, bytes, len);
+        if (reason == 0 && rename(temporary, path) != 0) {
+            reason = errno;
+            unlink(temporary);
+        }
     }
+    free(temporary);
     free(bytes);
-    if (is_written)
-        return POME_OK;
-    if (file)
-        unlink(path);
-    return fail(err, POME_ERR_IO, "%s: %s", path, strerror(reason));
+    return reason ? fail(err, POME_ERR_IO, "%s: %s", path, strerror(reason)) : POME_OK;
 }
 
 static pome_status add_member(zip_t *archive, const char *name, const pome_tensor *t, pome_error *err)

@@ -97,6 +97,20 @@ def test_a_limit_on_file_sizes_is_a_failed_write(fails, package, tmp_path):
     fails(1, ["out.npz"], "predict", package, *inputs, "--output", "out.npz", **limit)
 
 
+def test_a_failed_write_keeps_the_old_file(fails, package, tmp_path):
+    z = np.load(str(package).replace(".mlpackage", ".expected.npz"))
+    np.save(tmp_path / "ids.npy", z["prompt"].astype(np.int32)[None])
+    n = len(z["prompt"])
+    np.save(tmp_path / "mask.npy", np.triu(np.full((1, 1, n, n), -30000, np.float16), 1))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "logits.npy").write_bytes(b"old")
+    limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))}
+    fails(1, ["out/logits.npy"], "predict", package, "--input", "inputIds=ids.npy", "--input", "causalMask=mask.npy",
+          "--output", "out", **limit)
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["logits.npy"]
+    assert (tmp_path / "out" / "logits.npy").read_bytes() == b"old"
+
+
 def test_an_archive_that_unpacks_to_too_much(fails, package, tmp_path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("inputIds.npy", bytes(1000))

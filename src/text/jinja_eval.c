@@ -1,11 +1,9 @@
 #include "text/jinja_eval.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 
-#define SOURCE_BYTES_MAX ((size_t)1 << 20)
 #define DEPTH_MAX 1000 /* of evaluations in evaluations, macros included */
 
 typedef pome_jinja_node node;
@@ -18,21 +16,6 @@ typedef struct scope {
     pome_jv *values;
     size_t n, cap;
 } scope;
-
-struct pome_jinja_macro {
-    const node *definition; /* a MACRO or CALL_BLOCK: parameters in items, body */
-    scope *closure;
-};
-
-struct pome_jinja_loop {
-    const pome_jv_list *items;
-    size_t index;
-    const node *definition;
-    scope *outer; /* of a recursive loop */
-    int64_t depth;
-    bool has_changed;
-    pome_jv changed;
-};
 
 typedef enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } flow;
 
@@ -533,127 +516,6 @@ pome_status pome_jinja_call(pome_jinja_run *run, const pome_jv *callee, const po
     }
 }
 
-/* ---- attributes of a loop ---- */
-
-static pome_status loop_attribute(jrun *run, const pome_jinja_loop *loop, pome_str name, pome_jv *out)
-{
-    size_t i = loop->index, n = loop->items->n;
-    if (pome_str_is(name, "index"))
-        *out = pome_jv_int((int64_t)i + 1);
-    else if (pome_str_is(name, "index0"))
-        *out = pome_jv_int((int64_t)i);
-    else if (pome_str_is(name, "revindex"))
-        *out = pome_jv_int((int64_t)(n - i));
-    else if (pome_str_is(name, "revindex0"))
-        *out = pome_jv_int((int64_t)(n - i) - 1);
-    else if (pome_str_is(name, "first"))
-        *out = pome_jv_bool(i == 0);
-    else if (pome_str_is(name, "last"))
-        *out = pome_jv_bool(i + 1 == n);
-    else if (pome_str_is(name, "length"))
-        *out = pome_jv_int((int64_t)n);
-    else if (pome_str_is(name, "depth"))
-        *out = pome_jv_int(loop->depth);
-    else if (pome_str_is(name, "depth0"))
-        *out = pome_jv_int(loop->depth - 1);
-    else if (pome_str_is(name, "previtem") && i > 0)
-        *out = loop->items->items[i - 1];
-    else if (pome_str_is(name, "nextitem") && i + 1 < n)
-        *out = loop->items->items[i + 1];
-    else
-        return pome_jv_undefined(run, out, "there is no loop.%.*s here", (int)(name.len < 60 ? name.len : 60),
-                                 name.ptr);
-    return POME_OK;
-}
-
-static pome_status bind_method(jrun *run, const pome_jv *self, pome_str name, pome_jv *out)
-{
-    pome_jv_method *method = POME_NEW(run->arena, pome_jv_method);
-    if (!method)
-        return pome_jinja_nomem(run);
-    *method = (pome_jv_method){*self, name};
-    *out = (pome_jv){.type = POME_JV_METHOD, .u.method = method};
-    return POME_OK;
-}
-
-static pome_status missing(jrun *run, const pome_jv *object, pome_str name, pome_jv *out)
-{
-    return pome_jv_undefined(run, out, "'%s%s' has no attribute '%.*s'",
-                             object->type == POME_JV_NONE ? "None" : pome_jv_type_name(object),
-                             object->type == POME_JV_NONE ? "" : " object", (int)(name.len < 100 ? name.len : 100),
-                             name.ptr);
-}
-
-pome_status pome_jinja_getattr(pome_jinja_run *run, const pome_jv *object, pome_str name, pome_jv *out)
-{
-    POME_TRY(pome_jv_check_defined(run, object));
-    POME_TRY(pome_jinja_spend(run, 1));
-    if (object->type == POME_JV_LOOP) {
-        if (pome_str_is(name, "cycle") || pome_str_is(name, "changed"))
-            return bind_method(run, object, name, out);
-        return loop_attribute(run, object->u.loop, name, out);
-    }
-    if (pome_jinja_has_method(object, name))
-        return bind_method(run, object, name, out);
-    if (object->type == POME_JV_DICT || object->type == POME_JV_NAMESPACE) {
-        const pome_jv *found = pome_jv_dict_find_str(object->u.dict, name);
-        POME_TRY(pome_jinja_spend(run, object->u.dict->n / 8));
-        if (found) {
-            *out = *found;
-            return POME_OK;
-        }
-    }
-    if (object->type == POME_JV_MACRO && pome_str_is(name, "name")) {
-        *out = pome_jv_str(object->u.macro->definition->name);
-        return POME_OK;
-    }
-    return missing(run, object, name, out);
-}
-
-static bool list_index(const pome_jv *key, size_t n, size_t *out)
-{
-    if (key->type != POME_JV_INT && key->type != POME_JV_BOOL)
-        return false;
-    int64_t i = key->type == POME_JV_BOOL ? key->u.b : key->u.i;
-    if (i < 0)
-        i += (int64_t)n;
-    *out = (size_t)i;
-    return i >= 0 && i < (int64_t)n;
-}
-
-pome_status pome_jinja_getitem(pome_jinja_run *run, const pome_jv *object, const pome_jv *key, pome_jv *out)
-{
-    POME_TRY(pome_jv_check_defined(run, object));
-    POME_TRY(pome_jinja_spend(run, 1));
-    size_t i;
-    if (object->type == POME_JV_LIST || object->type == POME_JV_TUPLE) {
-        if (list_index(key, object->u.list->n, &i)) {
-            *out = object->u.list->items[i];
-            return POME_OK;
-        }
-    } else if (object->type == POME_JV_STR && key->type != POME_JV_STR) {
-        pome_jv characters;
-        POME_TRY(pome_jv_iterate(run, object, &characters));
-        if (list_index(key, characters.u.list->n, &i)) {
-            *out = characters.u.list->items[i];
-            return POME_OK;
-        }
-    } else if (object->type == POME_JV_DICT || object->type == POME_JV_NAMESPACE) {
-        const pome_jv *found = pome_jv_dict_find(object->u.dict, key);
-        POME_TRY(pome_jinja_spend(run, object->u.dict->n / 8));
-        if (found) {
-            *out = *found;
-            return POME_OK;
-        }
-    }
-    if (key->type == POME_JV_STR) /* as jinja2: an item that is missing may be an attribute */
-        return pome_jinja_getattr(run, object, key->u.s, out);
-    if (key->type == POME_JV_INT)
-        return pome_jv_undefined(run, out, "%s object has no element %lld", pome_jv_type_name(object),
-                                 (long long)key->u.i);
-    return pome_jv_undefined(run, out, "%s object has no such element", pome_jv_type_name(object));
-}
-
 /* ---- statements ---- */
 
 static pome_status set_target(jrun *run, const node *target, scope *s, const pome_jv *value)
@@ -865,63 +727,7 @@ static pome_status exec(jrun *run, const nodes *body, scope *s, flow *f)
     return status;
 }
 
-/* ---- the interface ---- */
-
-/* Newlines become \n and one at the very end is dropped, as jinja2 reads its sources. */
-static pome_status normalize_source(pome_arena *arena, const char *source, size_t len, pome_str *out, pome_error *err)
-{
-    char *copy = pome_arena_strndup(arena, source, len);
-    if (!copy)
-        return pome_fail_nomem(err, len, "a template");
-    size_t n = 0;
-    for (size_t i = 0; i < len; i++) {
-        if (copy[i] == '\r') {
-            copy[n++] = '\n';
-            i += i + 1 < len && copy[i + 1] == '\n';
-        } else {
-            copy[n++] = copy[i];
-        }
-    }
-    if (n > 0 && copy[n - 1] == '\n')
-        n--;
-    copy[n] = '\0';
-    *out = (pome_str){copy, n};
-    return POME_OK;
-}
-
-pome_status pome_jinja_compile(pome_jinja **out, const char *source, size_t len, pome_error *err)
-{
-    if (len > SOURCE_BYTES_MAX)
-        return pome_fail(err, POME_ERR_LIMIT, "template has %zu bytes, at most %zu are allowed", len, SOURCE_BYTES_MAX);
-    pome_jinja *jinja = calloc(1, sizeof *jinja);
-    pome_str text;
-    pome_jinja_token *tokens;
-    if (!jinja || !(jinja->arena = pome_arena_create((size_t)256 << 20))) {
-        free(jinja);
-        return pome_fail_nomem(err, len, "a template");
-    }
-    pome_status status = normalize_source(jinja->arena, source, len, &text, err);
-    if (status == POME_OK)
-        status = pome_jinja_lex(jinja->arena, text, &tokens, err);
-    if (status == POME_OK)
-        status = pome_jinja_parse(jinja, tokens, err);
-    if (status != POME_OK)
-        pome_jinja_destroy(&jinja);
-    else
-        *out = jinja;
-    return status;
-}
-
-void pome_jinja_destroy(pome_jinja **jinja)
-{
-    if (!*jinja)
-        return;
-    pome_arena_destroy(&(*jinja)->arena);
-    free(*jinja);
-    *jinja = NULL;
-}
-
-static pome_status render(const pome_jinja *jinja, const json_t *context, pome_jinja_run *run)
+pome_status pome_jinja_evaluate(const pome_jinja *jinja, const json_t *context, pome_jinja_run *run)
 {
     pome_jv globals;
     scope *s;
@@ -935,29 +741,4 @@ static pome_status render(const pome_jinja *jinja, const json_t *context, pome_j
     run->globals = &globals;
     POME_TRY(new_scope(run, NULL, &s));
     return exec(run, &jinja->body, s, &f);
-}
-
-pome_status pome_jinja_render(const pome_jinja *jinja, const json_t *context, const pome_jinja_limits *limits,
-                              char **text, size_t *len, pome_error *err)
-{
-    static const pome_jinja_limits usual = {(size_t)256 << 20, (size_t)64 << 20, 50000000};
-    if (!limits)
-        limits = &usual;
-    pome_strbuf out = {.limit = limits->output_bytes};
-    pome_jinja_run run = {.arena = pome_arena_create(limits->memory_bytes), .out = &out, .line = 1,
-                          .steps_left = limits->steps, .output_limit = limits->output_bytes, .err = err};
-    if (!run.arena)
-        return pome_fail_nomem(err, 0, "rendering a template");
-    pome_status status = render(jinja, context, &run);
-    size_t n;
-    char *taken;
-    if (status == POME_OK && !(taken = pome_strbuf_take(&out, &n)))
-        status = pome_fail_nomem(err, out.len, "rendered text");
-    if (status == POME_OK) {
-        *text = taken;
-        *len = n;
-    }
-    pome_strbuf_reset(&out);
-    pome_arena_destroy(&run.arena);
-    return status;
 }

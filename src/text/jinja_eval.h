@@ -4,6 +4,9 @@
 
 #include "text/jinja_ast.h"
 
+/* Runs the whole template into run->out. */
+pome_status pome_jinja_evaluate(const pome_jinja *jinja, const json_t *context, pome_jinja_run *run);
+
 typedef struct pome_jinja_args {
     const pome_jv *items; /* positional */
     size_t n;
@@ -11,6 +14,23 @@ typedef struct pome_jinja_args {
     const pome_jv *named;
     size_t n_named;
 } pome_jinja_args;
+
+struct scope; /* the evaluator's own */
+
+struct pome_jinja_macro {
+    const pome_jinja_node *definition; /* a MACRO or CALL_BLOCK: parameters in items, body */
+    struct scope *closure;
+};
+
+struct pome_jinja_loop {
+    const pome_jv_list *items;
+    size_t index;
+    const pome_jinja_node *definition;
+    struct scope *outer; /* of a recursive loop */
+    int64_t depth;
+    bool has_changed;
+    pome_jv changed;
+};
 
 #define POME_JINJA_PARAMETERS_MAX 6
 

@@ -83,8 +83,10 @@ def test_unknown_command_and_reset(terminal):
     t.expect("> ")
     t.type("/stats\r")
     t.expect("there was no answer yet")
+    t.expect("> ")
     t.type("/reset\r")
     t.expect("the conversation is forgotten")
+    t.expect("> ")  # before it the terminal itself would take the next key for the end of an empty line
     t.type("\x04")  # end of input
     assert t.close() == 0
 
@@ -118,6 +120,7 @@ def test_history(terminal):
     t.expect("> ")
     t.type("\x1b[A\r")  # the line above
     t.expect("there was no answer yet")
+    t.expect("> ")
     t.type("/quit\r")
     assert t.close() == 0
 

@@ -108,6 +108,9 @@ static char *read_line(chat *c, bool *is_interrupted)
     errno = 0;
     *is_interrupted = false;
     if (c->editor) {
+        /* By itself the editor shows the prompt first and takes the keys from the terminal after it: a Ctrl-D in between
+         * would be lost. */
+        el_set(c->editor, EL_PREP_TERM, 1);
         text = el_gets(c->editor, &n);
     } else {
         ssize_t len = getline(&c->line, &c->line_size, stdin);

@@ -203,7 +203,13 @@ pome_status pome_exec_reserve(pome_exec *e, const pome_tensor *inputs, pome_erro
 
 /* ---- running ---- */
 
-void pome_exec_finish_step(pome_exec *e, const pome_step *s)
+static void show(const pome_exec *e, const pome_step *s)
+{
+    if (e->observe)
+        e->observe(e->observe_arg, s->op, &e->t[s->out]);
+}
+
+static void finish_step(pome_exec *e, const pome_step *s)
 {
     if (e->plan->numerics == POME_NUMERICS_FP16)
         for (uint32_t o = 0; o < s->op->n_out; o++) {
@@ -211,22 +217,19 @@ void pome_exec_finish_step(pome_exec *e, const pome_step *s)
             if (e->plan->slots[s->out + o].type.dtype == POME_DTYPE_F16 && t->dtype == POME_DTYPE_F32)
                 e->plan->kernels->f16_round(t->data, (size_t)pome_tensor_count(t));
         }
-    if (e->observe)
-        e->observe(e->observe_arg, s->op, &e->t[s->out]);
+    show(e, s);
 }
 
 static pome_status run_tensor(pome_exec *e, const pome_step *s, pome_exec_step *x, pome_error *err)
 {
     if (x->is_view) {
-        if (e->observe)
-            e->observe(e->observe_arg, s->op, &e->t[s->out]);
+        show(e, s);
         return POME_OK;
     }
     if (x->is_copied_view) {
         for (uint32_t o = 0; o < s->op->n_out; o++)
             pome_strided_copy(&e->t[s->out + o], &x->viewed[o], e->pool, e->plan->kernels);
-        if (e->observe)
-            e->observe(e->observe_arg, s->op, &e->t[s->out]);
+        show(e, s);
         return POME_OK;
     }
     for (uint32_t k = 0; k < x->n_conversions; k++)
@@ -235,7 +238,7 @@ static pome_status run_tensor(pome_exec *e, const pome_step *s, pome_exec_step *
                   .kernels = e->plan->kernels, .in = x->in, .out = &e->t[s->out], .scratch = x->scratch,
                   .prepared = s->prepared};
     POME_TRY(s->impl->run(&r, err));
-    pome_exec_finish_step(e, s);
+    finish_step(e, s);
     return POME_OK;
 }
 

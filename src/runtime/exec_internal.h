@@ -74,7 +74,6 @@ struct pome_exec {
 pome_status pome_exec_bind(pome_exec *e, pome_error *err);
 pome_status pome_exec_run_dynamic(pome_exec *e, const pome_step *s, pome_exec_step *x, pome_error *err);
 pome_status pome_exec_run_block(pome_exec *e, pome_exec_block *b, pome_error *err);
-void pome_exec_finish_step(pome_exec *e, const pome_step *s); /* rounding, observer */
 bool pome_memory_grow(pome_memory *m, size_t size);           /* contents are lost */
 
 #endif

@@ -62,13 +62,19 @@ static void append_repr_str(pome_strbuf *out, pome_str s)
     pome_strbuf_putc(out, quote);
 }
 
-static pome_status append_repr(pome_jinja_run *run, pome_strbuf *out, const pome_jv *v, int depth)
+/* The limits that hold for every value written, however it is spelled. */
+static pome_status begin_value(pome_jinja_run *run, const pome_strbuf *out, int depth)
 {
     if (depth > POME_JV_DEPTH_MAX)
         return pome_jinja_fail(run, POME_ERR_LIMIT, "a value is nested more than %d deep", POME_JV_DEPTH_MAX);
     if (out->len > run->output_limit || out->failed)
         return pome_jinja_fail(run, POME_ERR_LIMIT, "the output is longer than %zu bytes", run->output_limit);
-    POME_TRY(pome_jinja_spend(run, 1));
+    return pome_jinja_spend(run, 1);
+}
+
+static pome_status append_repr(pome_jinja_run *run, pome_strbuf *out, const pome_jv *v, int depth)
+{
+    POME_TRY(begin_value(run, out, depth));
     switch (v->type) {
     case POME_JV_UNDEFINED:
         pome_strbuf_puts(out, "Undefined");
@@ -256,11 +262,7 @@ static pome_status append_json_dict(pome_jinja_run *run, pome_strbuf *out, const
 static pome_status append_json(pome_jinja_run *run, pome_strbuf *out, const pome_jv *v,
                                const pome_jv_json_style *style, int depth)
 {
-    if (depth > POME_JV_DEPTH_MAX)
-        return pome_jinja_fail(run, POME_ERR_LIMIT, "a value is nested more than %d deep", POME_JV_DEPTH_MAX);
-    if (out->len > run->output_limit || out->failed)
-        return pome_jinja_fail(run, POME_ERR_LIMIT, "the output is longer than %zu bytes", run->output_limit);
-    POME_TRY(pome_jinja_spend(run, 1));
+    POME_TRY(begin_value(run, out, depth));
     switch (v->type) {
     case POME_JV_NONE:
         pome_strbuf_puts(out, "null");

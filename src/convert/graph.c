@@ -140,6 +140,11 @@ pome_value *pome_graph_ints(pome_graph *g, size_t n, const int32_t *values)
     return small(g, "ints", POME_DTYPE_I32, 1, n, values, sizeof *values);
 }
 
+pome_value *pome_graph_int8(pome_graph *g, int8_t value)
+{
+    return small(g, "int8", POME_DTYPE_I8, 0, 1, &value, sizeof value);
+}
+
 pome_value *pome_graph_bool(pome_graph *g, bool value)
 {
     return small(g, "bool", POME_DTYPE_BOOL, 0, 1, &value, sizeof value);

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "convert/lm_cache.h"
+
 /* ---- weights ---- */
 
 static pome_value *weight_of(pome_lm_graph *b, pome_part part, int64_t layer, bool is_bias, const char *name,
@@ -159,45 +161,6 @@ static pome_value *attend(pome_lm_graph *b, pome_value *q, pome_value *k, pome_v
                   {P_scaled_dot_product_attention_value, v}, {P_scaled_dot_product_attention_attn_mask, mask}));
 }
 
-/* Writes rows [begin, end) of a layer to the cache and gives rows [0, end): [1, kv heads, end, head_dim]. *cache is the
- * state's contents as last read. */
-static pome_value *through_cache(pome_lm_graph *b, const char *name, pome_value *state, pome_value **cache,
-                                 pome_value *rows, int64_t layer)
-{
-    pome_graph *g = &b->g;
-    const pome_lm_config *c = b->config;
-    int32_t at = (int32_t)layer, heads = (int32_t)c->n_kv_heads, dim = (int32_t)c->head_dim, n = (int32_t)b->context;
-    char text[64];
-    snprintf(text, sizeof text, "%s_rows", name);
-    rows = pome_graph_add(g, POME_OP_expand_dims, text,
-                          POME_ARGS({P_expand_dims_x, rows}, {P_expand_dims_axes, POME_INTS(g, 0)}));
-    snprintf(text, sizeof text, "%s_from", name);
-    pome_value *from = pome_graph_concat(g, text, 0, 3,
-                                         (pome_value *const[]){POME_INTS(g, at, 0, 0), b->begin, POME_INTS(g, 0)});
-    snprintf(text, sizeof text, "%s_to", name);
-    pome_value *to = pome_graph_concat(
-        g, text, 0, 3, (pome_value *const[]){POME_INTS(g, at + 1, 1, heads), b->end, POME_INTS(g, dim)});
-    snprintf(text, sizeof text, "%s_updated", name);
-    pome_value *updated = pome_graph_add(g, POME_OP_slice_update, text,
-                                         POME_ARGS({P_slice_update_x, *cache}, {P_slice_update_update, rows},
-                                                   {P_slice_update_begin, from}, {P_slice_update_end, to}));
-    snprintf(text, sizeof text, "%s_write_state", name);
-    pome_graph_add(g, POME_OP_write_state, text, POME_ARGS({P_write_state_input, state}, {P_write_state_data, updated}));
-    snprintf(text, sizeof text, "%s_cache", name);
-    *cache = pome_graph_add(g, POME_OP_read_state, text, POME_ARGS({P_read_state_input, state}));
-    snprintf(text, sizeof text, "%s_layer", name);
-    pome_value *mine = pome_graph_add(
-        g, POME_OP_slice_by_index, text,
-        POME_ARGS({P_slice_by_index_x, *cache}, {P_slice_by_index_begin, POME_INTS(g, at, 0, 0, 0, 0)},
-                  {P_slice_by_index_end, POME_INTS(g, at + 1, 1, heads, n, dim)},
-                  {P_slice_by_index_squeeze_mask, POME_BOOLS(g, true, false, false, false, false)}));
-    snprintf(text, sizeof text, "%s_all", name);
-    return pome_graph_add(g, POME_OP_slice_by_index, text,
-                          POME_ARGS({P_slice_by_index_x, mine}, {P_slice_by_index_begin, POME_INTS(g, 0, 0, 0, 0)},
-                                    {P_slice_by_index_end, b->read_to},
-                                    {P_slice_by_index_end_mask, POME_BOOLS(g, true, true, false, true)}));
-}
-
 /* [1, kv heads, end, dim] -> [1, heads, end, dim]: each key/value head for its group of query heads. */
 static pome_value *repeat_heads(pome_lm_graph *b, const char *name, pome_value *x)
 {
@@ -225,8 +188,8 @@ pome_value *pome_lm_attention(pome_lm_graph *b, pome_value *x, int64_t layer)
     pome_value *q = heads_of(b, "q", x, POME_PART_QUERY, layer, is_local);
     pome_value *k = heads_of(b, "k", x, POME_PART_KEY, layer, is_local);
     pome_value *v = heads_of(b, "v", x, POME_PART_VALUE, layer, is_local);
-    k = repeat_heads(b, "k", through_cache(b, "k", b->key_cache, &b->keys, k, layer));
-    v = repeat_heads(b, "v", through_cache(b, "v", b->value_cache, &b->values, v, layer));
+    k = repeat_heads(b, "k", pome_lm_cached_keys(b, k, layer));
+    v = repeat_heads(b, "v", pome_lm_cached_values(b, v, layer));
     pome_value *y = attend(b, q, k, v, mask);
     y = pome_graph_transpose(g, "attention_rows", y, POME_INTS(g, 0, 2, 1, 3));
     y = pome_graph_reshape(g, "attention_flat", y, POME_INTS(g, 1, -1, (int32_t)(c->n_heads * c->head_dim)));

@@ -80,8 +80,8 @@ bool pome_lm_config_is_local(const pome_lm_config *c, int64_t layer);
 /* Checks what both readers read, and fills in what follows from the rest. */
 pome_status pome_lm_config_check(pome_lm_config *c, pome_error *err);
 
-/* cos and sin, each [n_positions, dim] as halves, computed in double. */
-pome_status pome_rope_tables(uint16_t *cos_out, uint16_t *sin_out, const pome_rope *rope, int64_t n_positions,
+/* cos and sin, each [n_positions, dim], computed in double. */
+pome_status pome_rope_tables(float *cos_out, float *sin_out, const pome_rope *rope, int64_t n_positions,
                              pome_error *err);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "convert/lm_blocks.h"
+#include "convert/lm_cache.h"
 
 static pome_status no_memory(pome_error *err)
 {
@@ -16,13 +17,10 @@ static pome_status no_memory(pome_error *err)
 static void make_inputs(pome_lm_graph *b)
 {
     pome_graph *g = &b->g;
-    const pome_lm_config *c = b->config;
-    const int64_t cache[5] = {c->n_layers, 1, c->n_kv_heads, b->context, c->head_dim};
     const char *const *n = pome_lm_graph_names(b);
     b->ids = pome_graph_input(g, n[0], POME_TYPE_TENSOR, POME_DTYPE_I32, 2, (const int64_t[]){1, -1});
     b->mask = pome_graph_input(g, n[1], POME_TYPE_TENSOR, POME_DTYPE_F16, 4, (const int64_t[]){1, 1, -1, -1});
-    b->key_cache = pome_graph_input(g, n[2], POME_TYPE_STATE, POME_DTYPE_F16, 5, cache);
-    b->value_cache = pome_graph_input(g, n[3], POME_TYPE_STATE, POME_DTYPE_F16, 5, cache);
+    pome_lm_cache_make(b);
 }
 
 const char *const *pome_lm_graph_names(const pome_lm_graph *b)
@@ -39,11 +37,7 @@ static void make_positions(pome_lm_graph *b)
     b->n_new = pome_graph_size(g, "n_new", b->ids, 1);
     b->end = pome_graph_size(g, "end", b->mask, 3);
     b->begin = pome_graph_add(g, POME_OP_sub, "begin", POME_ARGS({P_sub_x, b->end}, {P_sub_y, b->n_new}));
-    b->read_to = pome_graph_concat(g, "read_to", 0, 3,
-                                   (pome_value *const[]){POME_INTS(g, 1, (int32_t)b->config->n_kv_heads), b->end,
-                                                         POME_INTS(g, (int32_t)b->config->head_dim)});
-    b->keys = pome_graph_add(g, POME_OP_read_state, "keys", POME_ARGS({P_read_state_input, b->key_cache}));
-    b->values = pome_graph_add(g, POME_OP_read_state, "values", POME_ARGS({P_read_state_input, b->value_cache}));
+    pome_lm_cache_read(b);
 }
 
 /* ---- rotary tables ---- */
@@ -65,18 +59,17 @@ static void make_rotary(pome_lm_graph *b, const char *stem, const pome_rope *rop
     char text[64];
     if (b->status != POME_OK)
         return;
-    uint16_t *c = POME_NEW_ARRAY(b->plan->arena, uint16_t, (size_t)(n * dim));
-    uint16_t *s = POME_NEW_ARRAY(b->plan->arena, uint16_t, (size_t)(n * dim));
-    b->status = c && s ? pome_rope_tables(c, s, rope, n, b->err) : no_memory(b->err);
-    if (b->status != POME_OK)
-        return;
-    for (int64_t row = 0; row < n; row++)
+    size_t count = (size_t)(n * dim);
+    float *c = malloc(2 * count * sizeof *c), *s = c ? c + count : NULL;
+    b->status = c ? pome_rope_tables(c, s, rope, n, b->err) : no_memory(b->err);
+    for (int64_t row = 0; row < n && b->status == POME_OK; row++)
         for (int64_t i = 0; i < dim / 2; i++)
-            s[row * dim + i] ^= 0x8000;
+            s[row * dim + i] = -s[row * dim + i];
     snprintf(text, sizeof text, "%scos_table", stem);
     pome_value *cos_table = pome_weight_plan_add_table(b->plan, g, text, c, n, dim, &b->status, b->err);
     snprintf(text, sizeof text, "%ssin_table", stem);
     pome_value *sin_table = pome_weight_plan_add_table(b->plan, g, text, s, n, dim, &b->status, b->err);
+    free(c);
     snprintf(text, sizeof text, "%srotary_from", stem);
     pome_value *from = pome_graph_concat(g, text, 0, 2, (pome_value *const[]){b->begin, POME_INTS(g, 0)});
     snprintf(text, sizeof text, "%srotary_to", stem);

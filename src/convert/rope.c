@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/f16.h"
 #include "convert/lm_config.h"
 
 #define PI 3.14159265358979323846
@@ -98,7 +97,7 @@ static void frequencies(double *inv, const pome_rope *r, int64_t position)
             inv[i] /= r->short_factor[i];
 }
 
-pome_status pome_rope_tables(uint16_t *cos_out, uint16_t *sin_out, const pome_rope *rope, int64_t n_positions,
+pome_status pome_rope_tables(float *cos_out, float *sin_out, const pome_rope *rope, int64_t n_positions,
                              pome_error *err)
 {
     int64_t half = rope->dim / 2;
@@ -115,8 +114,8 @@ pome_status pome_rope_tables(uint16_t *cos_out, uint16_t *sin_out, const pome_ro
         if (rope->kind == POME_ROPE_DYNAMIC)
             frequencies(inv, rope, p);
         for (int64_t i = 0; i < half; i++) {
-            uint16_t c = pome_f32_to_f16((float)(cos((double)p * inv[i]) * factor));
-            uint16_t s = pome_f32_to_f16((float)(sin((double)p * inv[i]) * factor));
+            float c = (float)(cos((double)p * inv[i]) * factor);
+            float s = (float)(sin((double)p * inv[i]) * factor);
             cos_out[p * rope->dim + i] = cos_out[p * rope->dim + half + i] = c;
             sin_out[p * rope->dim + i] = sin_out[p * rope->dim + half + i] = s;
         }

@@ -72,11 +72,23 @@ static void plan_kept(pome_weight_job *job)
         job->code = POME_DTYPE_I8;
 }
 
-static void choose_form(pome_weight_job *job, const pome_encoding_wish *wish)
+static bool is_dense(const pome_weight_job *job)
+{
+    return job->form == POME_FORM_HALF || job->form == POME_FORM_FLOAT;
+}
+
+static pome_dtype dense_dtype(const pome_weight_job *job)
+{
+    return job->form == POME_FORM_FLOAT ? POME_DTYPE_F32 : POME_DTYPE_F16;
+}
+
+static void choose_form(pome_weight_job *job, const pome_graph *g, const pome_encoding_wish *wish)
 {
     const pome_weight *w = &job->weight;
     bool may = w->rank == 2 && w->plus == 0;
-    if (may && wish->form == POME_FORM_KEPT && w->encoding)
+    if (g->real == POME_DTYPE_F32)
+        job->form = POME_FORM_FLOAT;
+    else if (may && wish->form == POME_FORM_KEPT && w->encoding)
         plan_kept(job);
     else if (may && wish->form == POME_FORM_SYMMETRIC && w->n_rows * w->n_cols > QUANTIZED_ELEMENTS_MIN)
         plan_symmetric(job, wish);
@@ -88,12 +100,28 @@ static pome_value *dense_value(pome_graph *g, const char *name, const pome_weigh
 {
     const int64_t dim[2] = {job->weight.n_rows, job->weight.n_cols};
     bool is_vector = job->weight.rank == 1;
-    return pome_graph_blob(g, name, POME_DTYPE_F16, is_vector ? 1 : 2, is_vector ? dim + 1 : dim, job->data.record_offset);
+    return pome_graph_blob(g, name, g->real, is_vector ? 1 : 2, is_vector ? dim + 1 : dim, job->data.record_offset);
+}
+
+/* The form of iOS 16: a scale for each row. */
+static pome_value *affine_value(pome_graph *g, const char *name, const pome_weight_job *job)
+{
+    const int64_t dim[2] = {job->weight.n_rows, job->weight.n_cols};
+    return pome_graph_add(
+        g, POME_OP_constexpr_affine_dequantize, name,
+        POME_ARGS({P_constexpr_affine_dequantize_quantized_data,
+                   pome_graph_blob(g, "", job->code, 2, dim, job->data.record_offset)},
+                  {P_constexpr_affine_dequantize_zero_point, pome_graph_int8(g, 0)},
+                  {P_constexpr_affine_dequantize_scale,
+                   pome_graph_blob(g, "", POME_DTYPE_F16, 1, dim, job->scale.record_offset)},
+                  {P_constexpr_affine_dequantize_axis, pome_graph_int(g, 0)}));
 }
 
 static pome_value *encoded_value(pome_graph *g, const char *name, const pome_weight_job *job)
 {
     const int64_t dim[2] = {job->weight.n_rows, job->weight.n_cols}, blocks[2] = {dim[0], dim[1] / job->block};
+    if (g->fn->opset < POME_OPSET_IOS18)
+        return affine_value(g, name, job);
     pome_graph_arg args[3] = {
         {P_constexpr_blockwise_shift_scale_data, pome_graph_blob(g, "", job->code, 2, dim, job->data.record_offset)},
         {P_constexpr_blockwise_shift_scale_scale,
@@ -109,8 +137,8 @@ static pome_value *encoded_value(pome_graph *g, const char *name, const pome_wei
 static pome_status lay_out(pome_weight_plan *plan, pome_weight_job *job, pome_error *err)
 {
     uint64_t n = (uint64_t)job->weight.n_rows * (uint64_t)job->weight.n_cols;
-    if (job->form == POME_FORM_HALF)
-        return pome_blob_layout_add(&plan->layout, POME_DTYPE_F16, n, &job->data, err);
+    if (is_dense(job))
+        return pome_blob_layout_add(&plan->layout, dense_dtype(job), n, &job->data, err);
     uint64_t n_blocks = n / (uint64_t)job->block;
     POME_TRY(pome_blob_layout_add(&plan->layout, job->code, n, &job->data, err));
     POME_TRY(pome_blob_layout_add(&plan->layout, POME_DTYPE_F16, n_blocks, &job->scale, err));
@@ -125,21 +153,41 @@ pome_value *pome_weight_plan_add(pome_weight_plan *plan, pome_graph *g, const ch
     pome_weight_job job = {.weight = *w};
     if (*status != POME_OK)
         return NULL;
-    choose_form(&job, wish);
+    choose_form(&job, g, wish);
     *status = lay_out(plan, &job, err);
     if (*status == POME_OK)
         *status = add_job(plan, &job, err);
     if (*status != POME_OK)
         return NULL;
-    return job.form == POME_FORM_HALF ? dense_value(g, name, &job) : encoded_value(g, name, &job);
+    return is_dense(&job) ? dense_value(g, name, &job) : encoded_value(g, name, &job);
 }
 
-pome_value *pome_weight_plan_add_table(pome_weight_plan *plan, pome_graph *g, const char *name, const uint16_t *table,
+/* A copy that lives as long as the plan. */
+static const void *kept_table(pome_weight_plan *plan, pome_dtype dtype, const float *table, size_t n)
+{
+    if (dtype == POME_DTYPE_F32) {
+        float *floats = POME_NEW_ARRAY(plan->arena, float, n);
+        return floats ? memcpy(floats, table, n * sizeof *floats) : NULL;
+    }
+    uint16_t *halves = POME_NEW_ARRAY(plan->arena, uint16_t, n);
+    if (halves)
+        pome_encode_halves(halves, table, n);
+    return halves;
+}
+
+pome_value *pome_weight_plan_add_table(pome_weight_plan *plan, pome_graph *g, const char *name, const float *table,
                                        int64_t n_rows, int64_t n_cols, pome_status *status, pome_error *err)
 {
-    pome_weight_job job = {.weight = {.name = name, .rank = 2, .n_rows = n_rows, .n_cols = n_cols}, .table = table};
+    pome_weight_job job = {.weight = {.name = name, .rank = 2, .n_rows = n_rows, .n_cols = n_cols},
+                           .form = g->real == POME_DTYPE_F32 ? POME_FORM_FLOAT : POME_FORM_HALF};
+    size_t n = (size_t)(n_rows * n_cols);
     if (*status != POME_OK)
         return NULL;
+    job.table = kept_table(plan, g->real, table, n);
+    if (!job.table) {
+        *status = pome_fail_nomem(err, n * 4, name);
+        return NULL;
+    }
     *status = lay_out(plan, &job, err);
     if (*status == POME_OK)
         *status = add_job(plan, &job, err);
@@ -171,6 +219,8 @@ static pome_status make_band(band *b, const pome_weight_job *job, int64_t n_rows
     size_t n = (size_t)n_rows * (size_t)job->weight.n_cols, n_blocks = job->block ? n / (size_t)job->block : 0;
     *b = (band){0};
     bool ok = (b->values = malloc((n + 1) * sizeof *b->values)) != NULL;
+    if (job->form == POME_FORM_FLOAT)
+        return ok ? POME_OK : pome_fail_nomem(err, n * 4, "a band of weights");
     if (job->form == POME_FORM_HALF)
         ok = ok && (b->halves = malloc((n + 1) * sizeof *b->halves));
     else
@@ -190,7 +240,9 @@ static void encode_row(band *b, const pome_weight_job *job, int64_t row, int64_t
                          w->encoding, pome_weight_row(w, row), n, &to->worst);
         return;
     }
-    pome_weight_decode(w, row, b->values);
+    pome_weight_decode(w, row, b->values + (job->form == POME_FORM_FLOAT ? first : 0));
+    if (job->form == POME_FORM_FLOAT)
+        return;
     if (job->form == POME_FORM_HALF)
         b->n_bad += pome_encode_halves(b->halves + first, b->values, n);
     else if (job->searches)
@@ -205,6 +257,8 @@ static pome_status put_band(const band *b, const pome_weight_job *job, int64_t f
                             const pome_blob_writer *writer, pome_error *err)
 {
     size_t n_cols = (size_t)job->weight.n_cols, n = (size_t)n_rows * n_cols, before = (size_t)first_row * n_cols;
+    if (job->form == POME_FORM_FLOAT)
+        return pome_blob_writer_put(writer, &job->data, before * 4, b->values, n * 4, err);
     if (job->form == POME_FORM_HALF)
         return pome_blob_writer_put(writer, &job->data, before * 2, b->halves, n * 2, err);
     size_t per_row = n_cols / (size_t)job->block * 2;

@@ -11,6 +11,7 @@
 
 typedef enum pome_form {
     POME_FORM_HALF = 0,
+    POME_FORM_FLOAT,     /* fp32 */
     POME_FORM_SYMMETRIC, /* int4 or int8, a scale per block */
     POME_FORM_KEPT       /* the codes of a quantized GGUF tensor */
 } pome_form;
@@ -25,7 +26,7 @@ typedef struct pome_encoding_wish {
 
 typedef struct pome_weight_job {
     pome_weight weight;
-    const uint16_t *table; /* not NULL: halves made in memory, instead of a weight */
+    const void *table;     /* not NULL: halves or floats made in memory, instead of a weight */
     pome_form form;
     pome_dtype code;       /* I4, U4, I8 or U8 */
     int64_t block;
@@ -42,11 +43,11 @@ typedef struct pome_weight_plan {
 } pome_weight_plan;
 
 /* Plans a weight and gives the value that stands for it: a constant, or the result of a constexpr operator of the same
- * name. Logs one warning where the wish cannot be met. NULL: g has failed or err is set (*status). */
+ * name. Graphs of fp32 get fp32 constants, whatever the wish; before iOS 18 a scale per row is all there is. Logs one warning where the wish cannot be met. NULL: g has failed or err is set (*status). */
 pome_value *pome_weight_plan_add(pome_weight_plan *plan, pome_graph *g, const char *name, const pome_weight *w,
                                  const pome_encoding_wish *wish, pome_status *status, pome_error *err);
-/* A table of halves [rows, cols] that lives as long as the plan. */
-pome_value *pome_weight_plan_add_table(pome_weight_plan *plan, pome_graph *g, const char *name, const uint16_t *table,
+/* A table [rows, cols], rounded to the graph's float type. */
+pome_value *pome_weight_plan_add_table(pome_weight_plan *plan, pome_graph *g, const char *name, const float *table,
                                        int64_t n_rows, int64_t n_cols, pome_status *status, pome_error *err);
 
 typedef struct pome_weight_writing {

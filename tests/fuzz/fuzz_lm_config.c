@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[] = "/tmp/pome-fuzz-config-XXXXXX";
-    uint16_t tables[2][4 * 256];
+    float tables[2][4 * 256];
     pome_error err = {0};
     pome_lm_config c;
     int fd = mkstemp(path);

@@ -7,6 +7,11 @@
  * alone gives bitwise what it gives among others, and a fused kernel gives what decoding and multiplying gives.
  * Levels with a fused multiply-add differ from those without in the last place.
  *
+ * Products with int8 activations (pome_coded_kernels) have their own order: within a block of 32 the sum is an exact
+ * integer, and the blocks follow one another, each adding float(sum) * (weight's scale * activations' scale) in one
+ * fused multiply-add; an offset is subtracted first, sum - offset * sum_of_activation_codes, fused as well. So these too
+ * give the same bits whatever the number of rows on either side.
+ *
  * No kernel reads or writes past what its sizes say, and none wants alignment. */
 #ifndef POME_KERNELS_KERNELS_H
 #define POME_KERNELS_KERNELS_H
@@ -18,6 +23,45 @@
 #include "base/cpu.h"
 
 #define POME_KERNEL_KC 512
+#define POME_Q8_BLOCK 32 /* activations that share a scale */
+#define POME_Q8_GROUP 16 /* rows of activations that a level may interleave */
+
+/* What the codes of weights mean. Nibbles lie low first. */
+typedef enum pome_codes {
+    POME_CODES_I4,   /* scale * code, two's complement */
+    POME_CODES_U4,   /* scale * (code - offset) */
+    POME_CODES_I8,
+    POME_CODES_U8,   /* scale * (code - offset) */
+    POME_CODES_LUT4, /* table[code] */
+    POME_CODES_COUNT
+} pome_codes;
+
+/* Rows of k codes as they lie in a package, one after the other: k/2 or k bytes each. A row has k/block scales (and
+ * offsets), rows following each other. */
+typedef struct pome_coded_rows {
+    size_t k, block;            /* multiples of 32; block divides k */
+    const void *codes;
+    const uint16_t *scale_f16;  /* LUT4: NULL */
+    const uint16_t *offset_f16; /* U4, U8; NULL: 0 */
+    const uint16_t *table_f16;  /* LUT4: [16], shared by all rows */
+} pome_coded_rows;
+
+/* Products of coded weights with int8 activations.
+ *
+ * Rows of activations become codes and scales in a form that is the level's own, chosen to fit weights of one kind of
+ * codes. In each block of 32, scale = max |x| / 127 and code = x / scale, nearest even; a block with an infinity or NaN
+ * gets the scale NaN, one whose largest element is below 1e-30 gets zeros. */
+typedef struct pome_coded_kernels {
+    size_t (*q8_size)(size_t m, size_t k); /* bytes for m rows of k; to be aligned to 64 */
+    /* Rows [first, first + n) of m; x is their first, rows ldx apart. first is a multiple of POME_Q8_GROUP; different
+     * rows may be set by different threads. k is a multiple of 32. */
+    void (*q8_set)(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx);
+    /* Bytes of scratch, aligned to 64, that a call of times needs; it does not depend on n. */
+    size_t (*scratch)(size_t m, size_t k);
+    /* y[i][j] = sum of activations' row i times weights' row j, i < m, j < n; y's rows are ldy apart. A table of LUT4
+     * may be held in 16 bits of its largest element. */
+    void (*times)(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch);
+} pome_coded_kernels;
 
 typedef struct pome_kernels {
     pome_cpu_level level;
@@ -58,6 +102,9 @@ typedef struct pome_kernels {
     void (*gemv_uint4_shift_block)(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16,
                                    const uint16_t *offset_f16, size_t n, size_t k, size_t block);
 
+    /* By the weights' codes. A level replaces an entry as a whole. */
+    pome_coded_kernels coded[POME_CODES_COUNT];
+
     /* dst[i] = half(scale_f16[i / block] * code[i]) for i in [0, n): codes are nibbles, low first, two's
      * complement. block is even; the last block may be cut short. */
     void (*decode_int4_block)(float *dst, const uint8_t *codes, const uint16_t *scale_f16, size_t n, size_t block);
@@ -73,6 +120,7 @@ void pome_kernels_init(pome_kernels *k, pome_cpu_level level);
 
 /* What each level puts into the table. */
 void pome_kernels_fill_generic(pome_kernels *k);
+void pome_kernels_fill_coded_generic(pome_kernels *k); /* the part of int8 activations */
 #if defined(__x86_64__)
 void pome_kernels_fill_avx2(pome_kernels *k);
 #elif defined(__aarch64__)

@@ -1,125 +1,7 @@
-/* Every slot of the kernel table, at every level this machine has, against sums in double.
- *
- *     test_kernels [--level NAME] [--filter SLOT] [--seed N] [--bench]
- *
- * A level is tested where its pointer differs from the level below. Inputs end at a guard page or begin at any
- * alignment, outputs lie between canaries. Fixed promises of kernels.h are checked bit for bit: fused against decoded,
- * one row against many. */
-#include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "base/f16.h"
-#include "kernels/kernels.h"
-
-static uint64_t state = 88172645463325252u;
-static int n_failed;
-static const char *slot_name, *level_name;
-
-static uint64_t random_bits(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    return state ^= state << 17;
-}
-static size_t random_size(size_t low, size_t high)
-{
-    return low + random_bits() % (high - low + 1);
-}
-static float random_float(void) /* (-1, 1) */
-{
-    return (float)((double)(random_bits() >> 11) * 0x1p-52 - 1);
-}
-/* Sizes at which loops change course. */
-static size_t awkward_size(size_t max)
-{
-    static const size_t edge[] = {0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 511, 512, 513, 1025};
-    size_t n = random_bits() % 3 ? edge[random_bits() % (sizeof edge / sizeof *edge)] : random_size(0, max);
-    return n > max ? max : n;
-}
-
-static void report(const char *what, double got, double want, size_t at)
-{
-    if (n_failed++ < 20)
-        fprintf(stderr, "%s %s: %s at %zu: got %.9g, want %.9g\n", level_name, slot_name, what, at, got, want);
-}
-static void expect_near(float got, double want, double tolerance, size_t at)
-{
-    if (!(fabs(got - want) <= tolerance) && !(isnan(want) && isnan(got)) && (double)got != want)
-        report("value", got, want, at);
-}
-static void expect_same(float got, float want, const char *what, size_t at)
-{
-    if (pome_f32_bits(got) != pome_f32_bits(want) && !(isnan(got) && isnan(want)))
-        report(what, got, want, at);
-}
-
-/* ---- memory with a guard page behind it ---- */
-
-enum { N_REGIONS = 6 };
-static const size_t region_size = (size_t)8 << 20;
-static char *region[N_REGIONS];
-
-static void make_regions(void)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    for (int i = 0; i < N_REGIONS; i++) {
-        region[i] = mmap(NULL, region_size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (region[i] == MAP_FAILED || mprotect(region[i] + region_size, page, PROT_NONE) != 0) {
-            perror("mmap");
-            exit(2);
-        }
-    }
-}
-/* n bytes that end at the guard page, aligned to no more than `align`. */
-static void *at_guard(int which, size_t n)
-{
-    return region[which] + region_size - n;
-}
-static float *floats(int which, size_t n) /* random */
-{
-    float *p = at_guard(which, n * sizeof *p);
-    for (size_t i = 0; i < n; i++)
-        p[i] = random_float();
-    return p;
-}
-static uint16_t *halves(int which, size_t n)
-{
-    uint16_t *p = at_guard(which, n * sizeof *p);
-    for (size_t i = 0; i < n; i++)
-        p[i] = pome_f32_to_f16(random_float());
-    return p;
-}
-static uint8_t *bytes(int which, size_t n)
-{
-    uint8_t *p = at_guard(which, n);
-    for (size_t i = 0; i < n; i++)
-        p[i] = (uint8_t)random_bits();
-    return p;
-}
-/* An output with canaries on both sides; 4-byte aligned only. */
-enum { CANARY = 64 };
-static float *output(int which, size_t n)
-{
-    float *p = (float *)(void *)(region[which] + 4 * random_size(0, 15)) + CANARY;
-    memset(p - CANARY, 0xa5, (n + 2 * CANARY) * sizeof *p);
-    return p;
-}
-static void check_canaries(const float *p, size_t n)
-{
-    const unsigned char *before = (const unsigned char *)(p - CANARY), *after = (const unsigned char *)(p + n);
-    for (size_t i = 0; i < CANARY * sizeof *p; i++)
-        if (before[i] != 0xa5 || after[i] != 0xa5) {
-            report("write outside", 0, 0, i);
-            return;
-        }
-}
+/* Every slot of the kernel table but those of int8 activations (test_coded.c), at every level this machine has,
+ * against sums in double. Fixed promises of kernels.h are checked bit for bit: fused against decoded, one row against
+ * many. */
+#include "kernel_test.h"
 
 /* ---- slots ---- */
 
@@ -547,13 +429,6 @@ static void test_decode_lut4(const pome_kernels *k)
 
 /* ---- speed ---- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 enum { BENCH_K = 2048, BENCH_N = 2048, BENCH_M = 64 };
 static void bench_gemv_int4_block(const pome_kernels *k)
 {
@@ -603,15 +478,6 @@ static void bench_exp_sum_f32(const pome_kernels *k)
     }
 }
 
-typedef struct slot {
-    const char *name;
-    size_t offset; /* of the pointer in the table */
-    void (*test)(const pome_kernels *k);
-    void (*bench)(const pome_kernels *k);
-    double amount; /* of one bench call, in 1e9 */
-    const char *unit;
-} slot;
-
 #define ROW(field) #field, offsetof(pome_kernels, field), test_##field
 static const slot slots[] = {
     {ROW(f16_to_f32), NULL, 0, NULL},
@@ -635,66 +501,7 @@ static const slot slots[] = {
     {ROW(decode_lut4), bench_decode_lut4, 64 * 32768e-9, "G elements/s"},
 };
 
-static void run_bench(const slot *s, const pome_kernels *k)
-{
-    double best = 1e9;
-    memset(region[0], 0, region_size);
-    memset(region[1], 0x39, region_size);
-    memset(region[3], 0x39, region_size);
-    for (double end = now() + 0.4; now() < end;) {
-        double start = now();
-        s->bench(k);
-        double took = now() - start;
-        best = took < best ? took : best;
-    }
-    printf("%-10s %-20s %8.2f %s\n", level_name, s->name, s->amount / best, s->unit);
-}
-
-static const void *pointer_at(const pome_kernels *k, const slot *s)
-{
-    const void *p;
-    memcpy(&p, (const char *)k + s->offset, sizeof p);
-    return p;
-}
-
 int main(int argc, char **argv)
 {
-    const char *only_level = NULL, *filter = "";
-    bool bench = false;
-    pome_kernels below = {0}, k;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--bench") == 0)
-            bench = true;
-        else if (i + 1 < argc && strcmp(argv[i], "--level") == 0)
-            only_level = argv[++i];
-        else if (i + 1 < argc && strcmp(argv[i], "--filter") == 0)
-            filter = argv[++i];
-        else if (i + 1 < argc && strcmp(argv[i], "--seed") == 0)
-            state = strtoull(argv[++i], NULL, 0) * 2 + 1;
-        else
-            return fprintf(stderr, "unknown option %s\n", argv[i]), 2;
-    }
-    printf("seed %llu\n", (unsigned long long)(state / 2));
-    make_regions();
-    int n_run = 0;
-    for (int level = 0; level < POME_CPU_COUNT; level++) {
-        if (!pome_cpu_level_available((pome_cpu_level)level))
-            continue;
-        pome_kernels_init(&k, (pome_cpu_level)level);
-        level_name = pome_cpu_level_name((pome_cpu_level)level);
-        for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
-            bool is_new = pointer_at(&k, &slots[i]) != pointer_at(&below, &slots[i]);
-            if (!is_new || !strstr(slots[i].name, filter) || (only_level && strcmp(level_name, only_level) != 0))
-                continue;
-            slot_name = slots[i].name;
-            n_run++;
-            if (!bench)
-                slots[i].test(&k);
-            else if (slots[i].bench)
-                run_bench(&slots[i], &k);
-        }
-        below = k;
-    }
-    printf("%d kernels, %d failures\n", n_run, n_failed);
-    return n_failed || !n_run;
+    return kernel_test_main(argc, argv, slots, sizeof slots / sizeof *slots);
 }

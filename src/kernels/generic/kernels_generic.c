@@ -236,4 +236,5 @@ void pome_kernels_fill_generic(pome_kernels *k)
     k->decode_uint4_shift_block = decode_uint4_shift_block_generic;
     k->decode_int8_block = decode_int8_block_generic;
     k->decode_lut4 = decode_lut4_generic;
+    pome_kernels_fill_coded_generic(k);
 }

@@ -1,0 +1,164 @@
+/* Products with int8 activations in portable C. A row of activations is its codes in order, then the blocks' scales,
+ * then the blocks' sums of codes. */
+#include <math.h>
+#include <string.h>
+
+#include "base/f16.h"
+#include "kernels/kernels.h"
+
+enum { BLOCK = POME_Q8_BLOCK };
+
+typedef struct q8_row {
+    int8_t *code;
+    float *scale; /* [k / 32] */
+    int32_t *sum;
+} q8_row;
+
+static size_t row_bytes(size_t k)
+{
+    return k + k / BLOCK * (sizeof(float) + sizeof(int32_t));
+}
+
+static q8_row row_at(const void *q8, size_t k, size_t i)
+{
+    char *row = (char *)(uintptr_t)q8 + i * row_bytes(k);
+    return (q8_row){(int8_t *)row, (float *)(void *)(row + k), (int32_t *)(void *)(row + k + k / BLOCK * sizeof(float))};
+}
+
+static size_t q8_size_generic(size_t m, size_t k)
+{
+    return m * row_bytes(k);
+}
+
+static void set_block(const q8_row *row, size_t b, const float *x)
+{
+    float max = 0;
+    bool finite = true;
+    int32_t sum = 0;
+    for (size_t p = 0; p < BLOCK; p++) {
+        max = fabsf(x[p]) > max ? fabsf(x[p]) : max;
+        finite = finite && isfinite(x[p]);
+    }
+    float factor = finite && max >= 1e-30f ? 127.0f / max : 0.0f;
+    for (size_t p = 0; p < BLOCK; p++) {
+        int code = factor > 0 ? (int)rintf(x[p] * factor) : 0;
+        row->code[b * BLOCK + p] = (int8_t)code;
+        sum += code;
+    }
+    row->scale[b] = !finite ? NAN : factor > 0 ? max / 127.0f : 0.0f;
+    row->sum[b] = sum;
+}
+
+static void q8_set_generic(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx)
+{
+    (void)m;
+    for (size_t i = 0; i < n; i++) {
+        q8_row row = row_at(q8, k, first + i);
+        for (size_t b = 0; b < k / BLOCK; b++)
+            set_block(&row, b, x + i * ldx + b * BLOCK);
+    }
+}
+
+static size_t scratch_generic(size_t m, size_t k)
+{
+    (void)m, (void)k;
+    return 0;
+}
+
+/* Block `b` of weights' row j as integers. */
+static void unpack(pome_codes codes, const pome_coded_rows *w, const int32_t *table, size_t j, size_t b, int32_t *dst)
+{
+    const uint8_t *bytes = (const uint8_t *)w->codes;
+    size_t at = j * w->k + b * BLOCK;
+    for (size_t p = 0; p < BLOCK; p++) {
+        int nibble = bytes[codes == POME_CODES_I8 || codes == POME_CODES_U8 ? 0 : (at + p) / 2] >> (p % 2 * 4) & 15;
+        switch (codes) {
+        case POME_CODES_I4:
+            dst[p] = nibble - (nibble & 8) * 2;
+            break;
+        case POME_CODES_U4:
+            dst[p] = nibble;
+            break;
+        case POME_CODES_I8:
+            dst[p] = ((const int8_t *)w->codes)[at + p];
+            break;
+        case POME_CODES_U8:
+            dst[p] = bytes[at + p];
+            break;
+        default:
+            dst[p] = table[nibble];
+            break;
+        }
+    }
+}
+
+/* The table in units of its largest element / 32767; returns the unit. */
+static float integer_table(const uint16_t *table_f16, int32_t *table)
+{
+    float max = 0;
+    for (size_t i = 0; i < 16; i++)
+        max = fmaxf(max, fabsf(pome_f16_to_f32(table_f16[i])));
+    for (size_t i = 0; i < 16; i++)
+        table[i] = max > 0 && max < INFINITY ? (int32_t)rintf(pome_f16_to_f32(table_f16[i]) * (32767.0f / max)) : 0;
+    return max < INFINITY ? max / 32767.0f : NAN;
+}
+
+static bool table_has_nan(const uint16_t *table_f16)
+{
+    for (size_t i = 0; i < 16; i++)
+        if ((table_f16[i] & 0x7fff) > 0x7c00)
+            return true;
+    return false;
+}
+
+static void times(pome_codes codes, float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n)
+{
+    int32_t table[16], code[BLOCK];
+    float unit = 0;
+    if (codes == POME_CODES_LUT4) {
+        unit = integer_table(w->table_f16, table);
+        if (table_has_nan(w->table_f16))
+            unit = NAN;
+    }
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < m; i++)
+            y[i * ldy + j] = 0;
+        for (size_t b = 0; b < w->k / BLOCK; b++) {
+            size_t entry = j * (w->k / w->block) + b * BLOCK / w->block;
+            float scale = codes == POME_CODES_LUT4 ? unit : pome_f16_to_f32(w->scale_f16[entry]);
+            bool shifted = (codes == POME_CODES_U4 || codes == POME_CODES_U8) && w->offset_f16;
+            unpack(codes, w, table, j, b, code);
+            for (size_t i = 0; i < m; i++) {
+                q8_row x = row_at(q8, w->k, i);
+                int32_t sum = 0;
+                for (size_t p = 0; p < BLOCK; p++)
+                    sum += code[p] * x.code[b * BLOCK + p];
+                float total = (float)sum;
+                if (shifted)
+                    total -= pome_f16_to_f32(w->offset_f16[entry]) * (float)x.sum[b];
+                y[i * ldy + j] += total * (scale * x.scale[b]);
+            }
+        }
+    }
+}
+
+#define TIMES(name, codes)                                                                                             \
+    static void name(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch) \
+    {                                                                                                                  \
+        (void)scratch;                                                                                                 \
+        times(codes, y, ldy, q8, m, w, n);                                                                             \
+    }
+TIMES(times_i4, POME_CODES_I4)
+TIMES(times_u4, POME_CODES_U4)
+TIMES(times_i8, POME_CODES_I8)
+TIMES(times_u8, POME_CODES_U8)
+TIMES(times_lut4, POME_CODES_LUT4)
+
+void pome_kernels_fill_coded_generic(pome_kernels *k)
+{
+    k->coded[POME_CODES_I4] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_i4};
+    k->coded[POME_CODES_U4] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_u4};
+    k->coded[POME_CODES_I8] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_i8};
+    k->coded[POME_CODES_U8] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_u8};
+    k->coded[POME_CODES_LUT4] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_lut4};
+}

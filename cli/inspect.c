@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "inspect_source.h"
 #include "pome/inspect.h"
 #include "pome/llm.h"
 #include "verbs.h"
@@ -11,7 +12,7 @@
 typedef struct inspect_args {
     common_args common;
     const char *function;
-    bool mil, plan;
+    bool mil, plan, tensors;
 } inspect_args;
 
 static void set_defaults(void *args)
@@ -24,6 +25,7 @@ static const option options[] = {
     {"mil", 0, NULL, OPTION_FLAG, NULL, AT(mil), 0, 0, false, "Print the program as MIL text"},
     {"plan", 0, NULL, OPTION_FLAG, NULL, AT(plan), 0, 0, false, "Print what the program is compiled to, a line per step"},
     {"function", 0, NULL, OPTION_TEXT, "NAME", AT(function), 0, 0, false, "Only this function (all)"},
+    {"tensors", 0, NULL, OPTION_FLAG, NULL, AT(tensors), 0, 0, false, "List the tensors of a checkpoint"},
     OPTIONS_OUTPUT(inspect_args),
     {0},
 };
@@ -33,6 +35,7 @@ static const char *const examples[] = {
     "pome inspect model.mlpackage --json | jq .functions[0].inputs", "the same as JSON",
     "pome inspect model.mlpackage --mil | less", "the program text",
     "pome inspect model.mlpackage --plan | less", "the steps that run",
+    "pome inspect model.gguf --tensors", "a checkpoint: configuration, tensors, and what `convert` would make of it",
     NULL,
 };
 
@@ -302,6 +305,13 @@ static int run(void *opaque, const char **operands, int n_operands)
         fprintf(stderr, "pome inspect: --%s is text: leave out --json\n", args->mil ? "mil" : "plan");
         return EXIT_USAGE;
     }
+    if (pome_source_is_checkpoint(operands[0])) {
+        if (args->mil || args->plan || args->function)
+            return fail_text("%s is a checkpoint, which has no program yet: pome convert makes one", operands[0]);
+        return inspect_source(operands[0], &args->common, args->tensors);
+    }
+    if (args->tensors)
+        return fail_text("%s is no checkpoint, whose tensors could be listed", operands[0]);
     if (open_model(&model, operands[0], &args->common, &err) != POME_OK)
         return fail_with(&err);
     int status = inspect(args, model);
@@ -314,7 +324,9 @@ const verb verb_inspect = {
     .summary = "what is in a model",
     .operands = "MODEL",
     .description = "Shows a model's functions with their inputs, states, outputs and operators, its weights by kind and "
-                   "size, its metadata, and how `run` would use it as a language model.",
+                   "size, its metadata, and how `run` would use it as a language model. Of a checkpoint (a Hugging Face "
+                   "folder, a safetensors or GGUF file): format, sizes, tensors by type, tokenizer, and what `convert` "
+                   "would make of it.",
     .options = options,
     .examples = examples,
     .n_operands_min = 1,

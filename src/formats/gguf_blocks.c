@@ -158,21 +158,47 @@ const pome_gguf_encoding *pome_gguf_encoding_find(uint32_t type)
     return NULL;
 }
 
+/* Types that are known by name and size, but not read. */
+static const struct {
+    uint32_t type;
+    const char *name;
+    uint32_t block, bytes;
+} others[] = {
+    {9, "Q8_1", 32, 36},     {15, "Q8_K", 256, 292},  {16, "IQ2_XXS", 256, 66}, {17, "IQ2_XS", 256, 74},
+    {18, "IQ3_XXS", 256, 98}, {19, "IQ1_S", 256, 50},  {20, "IQ4_NL", 32, 18},   {21, "IQ3_S", 256, 110},
+    {22, "IQ2_S", 256, 82},  {23, "IQ4_XS", 256, 136}, {24, "I8", 1, 1},         {25, "I16", 1, 2},
+    {26, "I32", 1, 4},       {27, "I64", 1, 8},       {28, "F64", 1, 8},        {29, "IQ1_M", 256, 56},
+    {34, "TQ1_0", 256, 54},  {35, "TQ2_0", 256, 66},  {39, "MXFP4", 32, 17},    {40, "NVFP4", 64, 36},
+    {41, "Q1_0", 128, 18},
+};
+#define N_OTHERS (sizeof others / sizeof others[0])
+
 const char *pome_gguf_type_name(uint32_t type, char *buffer, size_t size)
 {
-    static const char *const others[] = {
-        [9] = "Q8_1",     [15] = "Q8_K",   [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S",
-        [20] = "IQ4_NL",  [21] = "IQ3_S",  [22] = "IQ2_S",   [23] = "IQ4_XS", [24] = "I8",      [25] = "I16",
-        [26] = "I32",     [27] = "I64",    [28] = "F64",     [29] = "IQ1_M",  [34] = "TQ1_0",   [35] = "TQ2_0",
-        [39] = "MXFP4",
-    };
     const pome_gguf_encoding *e = pome_gguf_encoding_find(type);
     if (e)
         return e->name;
-    if (type < sizeof others / sizeof others[0] && others[type])
-        return others[type];
+    for (size_t i = 0; i < N_OTHERS; i++)
+        if (others[i].type == type)
+            return others[i].name;
     snprintf(buffer, size, "type %u", (unsigned)type);
     return buffer;
+}
+
+bool pome_gguf_type_size(uint32_t type, uint32_t *block, uint32_t *bytes)
+{
+    const pome_gguf_encoding *e = pome_gguf_encoding_find(type);
+    for (size_t i = 0; !e && i < N_OTHERS; i++)
+        if (others[i].type == type) {
+            *block = others[i].block;
+            *bytes = others[i].bytes;
+            return true;
+        }
+    if (e) {
+        *block = e->block;
+        *bytes = e->bytes;
+    }
+    return e != NULL;
 }
 
 static void decode_floats(pome_dtype dtype, const uint8_t *row, size_t n, float *out)
@@ -200,28 +226,41 @@ void pome_gguf_row_decode(const pome_gguf_encoding *e, const uint8_t *row, size_
     }
 }
 
+pome_status pome_gguf_tensor_locate(const pome_gguf_tensor *t, pome_bytes file, pome_bytes *data, pome_error *err)
+{
+    char buffer[32];
+    uint32_t block = 1, block_bytes = 1;
+    int shown = (int)(t->name.len < 100 ? t->name.len : 100);
+    const char *type = pome_gguf_type_name(t->type, buffer, sizeof buffer);
+    if (!pome_gguf_type_size(t->type, &block, &block_bytes))
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%.*s\" has elements of %s, which cannot be read", shown,
+                         t->name.ptr, type);
+    uint64_t n = 1, bytes;
+    for (uint32_t i = 0; i < POME_GGUF_DIMS_MAX; i++)
+        n *= t->dims[i]; /* was checked when the table was read */
+    if (t->dims[0] % block != 0)
+        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%.*s\": rows of %llu elements are no whole %s blocks of %u", shown,
+                         t->name.ptr, (unsigned long long)t->dims[0], type, (unsigned)block);
+    if (__builtin_mul_overflow(n / block, (uint64_t)block_bytes, &bytes) || t->offset > file.len ||
+        bytes > file.len - t->offset)
+        return pome_fail_at(err, POME_ERR_FORMAT, t->offset,
+                            "tensor \"%.*s\" needs %llu bytes at %llu, file ends after %zu (download incomplete?)", shown,
+                            t->name.ptr, (unsigned long long)(n / block * block_bytes), (unsigned long long)t->offset,
+                            file.len);
+    *data = (pome_bytes){file.ptr + t->offset, (size_t)bytes};
+    return POME_OK;
+}
+
 pome_status pome_gguf_tensor_data(const pome_gguf_tensor *t, pome_bytes file,
                                   const pome_gguf_encoding **encoding, pome_bytes *data, pome_error *err)
 {
     char buffer[32];
-    int shown = (int)(t->name.len < 100 ? t->name.len : 100);
     const pome_gguf_encoding *e = pome_gguf_encoding_find(t->type);
     if (!e)
-        return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%.*s\" has elements of %s, which cannot be read", shown,
-                         t->name.ptr, pome_gguf_type_name(t->type, buffer, sizeof buffer));
-    uint64_t n = 1, bytes;
-    for (uint32_t i = 0; i < POME_GGUF_DIMS_MAX; i++)
-        n *= t->dims[i]; /* was checked when the table was read */
-    if (t->dims[0] % e->block != 0)
-        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%.*s\": rows of %llu elements are no whole %s blocks of %u", shown,
-                         t->name.ptr, (unsigned long long)t->dims[0], e->name, (unsigned)e->block);
-    if (__builtin_mul_overflow(n / e->block, (uint64_t)e->bytes, &bytes) || t->offset > file.len ||
-        bytes > file.len - t->offset)
-        return pome_fail_at(err, POME_ERR_FORMAT, t->offset,
-                            "tensor \"%.*s\" needs %llu bytes at %llu, file ends after %zu (download incomplete?)", shown,
-                            t->name.ptr, (unsigned long long)(n / e->block * e->bytes), (unsigned long long)t->offset,
-                            file.len);
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%.*s\" has elements of %s, which cannot be read",
+                         (int)(t->name.len < 100 ? t->name.len : 100), t->name.ptr,
+                         pome_gguf_type_name(t->type, buffer, sizeof buffer));
+    POME_TRY(pome_gguf_tensor_locate(t, file, data, err));
     *encoding = e;
-    *data = (pome_bytes){file.ptr + t->offset, (size_t)bytes};
     return POME_OK;
 }

@@ -28,12 +28,15 @@ typedef struct pome_gguf_encoding {
 const pome_gguf_encoding *pome_gguf_encoding_find(uint32_t type);
 /* "Q4_K", "IQ2_XS", or "type 99" written to the buffer. */
 const char *pome_gguf_type_name(uint32_t type, char *buffer, size_t size);
+/* Elements and bytes of a block, also of types that are not read; false: not known either. */
+bool pome_gguf_type_size(uint32_t type, uint32_t *block, uint32_t *bytes);
 
 /* A row of n elements (a multiple of the block) to fp32. */
 void pome_gguf_row_decode(const pome_gguf_encoding *e, const uint8_t *row, size_t n, float *out);
 
 /* The bytes of a tensor: rows of dims[0] elements. Errors: UNSUPPORTED (type, by name), FORMAT (rows that are no whole
- * blocks; data beyond the end of the file). */
+ * blocks; data beyond the end of the file). locate: of types that are not read, too. */
+pome_status pome_gguf_tensor_locate(const pome_gguf_tensor *t, pome_bytes file, pome_bytes *data, pome_error *err);
 pome_status pome_gguf_tensor_data(const pome_gguf_tensor *t, pome_bytes file,
                                   const pome_gguf_encoding **encoding, pome_bytes *data, pome_error *err);
 

@@ -12,7 +12,7 @@
 
 typedef struct convert_args {
     common_args common;
-    int quantize, names, search;
+    int quantize, names, search, target, precision, states;
     int64_t block, context;
     option_list keep;
     bool resume, force, dry_run, no_check;
@@ -21,7 +21,7 @@ typedef struct convert_args {
 static void set_defaults(void *opaque)
 {
     convert_args *args = opaque;
-    args->block = 32;
+    args->block = -1;
     args->context = 2048;
 }
 
@@ -29,14 +29,20 @@ static void set_defaults(void *opaque)
 static const option options[] = {
     {"quantize", 0, NULL, OPTION_CHOICE, "auto|none|int8|int4|keep", AT(quantize), 0, 0, false,
      "Weights: fp16 (none), int8 or int4 with a scale per block, or a GGUF file's own codes (keep); auto keeps what is "
-     "quantized and makes int4 of the rest (auto)"},
+     "quantized and makes int4 of the rest, int8 for iOS16, fp32 with --precision fp32 (auto)"},
     {"block-size", 0, NULL, OPTION_INT, "N", AT(block), 0, 65536, false,
-     "Weights that share a scale: 16, 32, 64, 128, or 0 for a whole row (32)"},
+     "Weights that share a scale: 16, 32, 64, 128, or 0 for a whole row (32; with iOS16: 0)"},
     {"context", 0, NULL, OPTION_INT, "N", AT(context), 1, 1048576, false, "Tokens that the cache holds (2048)"},
     {"keep", 0, NULL, OPTION_LIST, "KIND=TYPE", AT(keep), 0, 0, false,
      "Another type (fp16, int8, int4) for some weights (embedding, head, attention, mlp): embedding,head=int8"},
     {"quantize-search", 0, NULL, OPTION_CHOICE, "rule|mse", AT(search), 0, 0, false,
      "How scales are chosen: from the largest weight, as coremltools does, or for the least error (rule)"},
+    {"target", 0, NULL, OPTION_CHOICE, "iOS18|iOS16", AT(target), 0, 0, false,
+     "System that the package is for: with iOS16 there is no cache, weights are fp16 or int8 (iOS18)"},
+    {"precision", 0, NULL, OPTION_CHOICE, "fp16|fp32", AT(precision), 0, 0, false,
+     "Constants, arithmetic and logits; fp32 has no cache and no quantized weights (fp16)"},
+    {"states", 0, NULL, OPTION_CHOICE, "stacked|per-layer", AT(states), 0, 0, false,
+     "The cache: keyCache and valueCache of all layers, or keyCache_0, valueCache_0, ... (stacked)"},
     {"names", 0, NULL, OPTION_CHOICE, "apple|snake", AT(names), 0, 0, false,
      "Names of inputs and states: inputIds, causalMask, ... or input_ids, causal_mask, ... (apple)"},
     {"resume", 0, NULL, OPTION_FLAG, NULL, AT(resume), 0, 0, false, "Go on with what an interrupted conversion left"},
@@ -88,6 +94,9 @@ static bool read_options(pome_convert_opts *opts, const convert_args *args, char
     opts->quantize = quantize[args->quantize];
     opts->block = args->block;
     opts->context = args->context;
+    opts->target = args->target == 1 ? POME_TARGET_IOS16 : POME_TARGET_IOS18;
+    opts->precision = args->precision == 1 ? POME_PRECISION_FP32 : POME_PRECISION_FP16;
+    opts->states = args->states == 1 ? POME_STATES_PER_LAYER : POME_STATES_STACKED;
     opts->snake_names = args->names == 1;
     opts->search = args->search == 1;
     opts->force = args->force;

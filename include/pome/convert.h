@@ -1,5 +1,5 @@
 /* From a checkpoint (a Hugging Face folder with safetensors, or a GGUF file) to a Core ML package: an iOS 18 program
- * with its key/value cache as state. Weights are streamed from the mapped files, a band of rows at a time. */
+ * with its key/value cache as state, or one without a cache. Weights are streamed from the mapped files, a band of rows at a time. */
 #ifndef POME_CONVERT_H
 #define POME_CONVERT_H
 
@@ -13,12 +13,27 @@ extern "C" {
 #endif
 
 typedef enum pome_quantize {
-    POME_QUANTIZE_DEFAULT = 0, /* KEEP for a GGUF file with quantized tensors, else INT4 */
+    POME_QUANTIZE_DEFAULT = 0, /* KEEP for a GGUF file with quantized tensors, else INT4; iOS 16: INT8; fp32: NONE */
     POME_QUANTIZE_NONE,        /* fp16 */
     POME_QUANTIZE_INT8,        /* symmetric, a scale per block */
     POME_QUANTIZE_INT4,
     POME_QUANTIZE_KEEP         /* a GGUF file's own codes and scales; tensors that are not quantized: fp16 */
 } pome_quantize;
+
+typedef enum pome_convert_target {
+    POME_TARGET_IOS18 = 0,
+    POME_TARGET_IOS16          /* no cache: every call takes the whole text */
+} pome_convert_target;
+
+typedef enum pome_convert_precision {
+    POME_PRECISION_FP16 = 0,
+    POME_PRECISION_FP32        /* constants, arithmetic and logits; no cache, for states are fp16 */
+} pome_convert_precision;
+
+typedef enum pome_convert_states {
+    POME_STATES_STACKED = 0,   /* keyCache and valueCache of all layers */
+    POME_STATES_PER_LAYER      /* keyCache_0, valueCache_0, ... */
+} pome_convert_states;
 
 /* How far a conversion is. Returning false stops it (CANCELLED). */
 typedef bool pome_convert_progress_fn(void *arg, const char *tensor, uint64_t done_bytes, uint64_t total_bytes);
@@ -26,8 +41,11 @@ typedef bool pome_convert_progress_fn(void *arg, const char *tensor, uint64_t do
 typedef struct pome_convert_opts {
     size_t size;           /* sizeof(pome_convert_opts) */
     pome_quantize quantize;
-    int64_t block;         /* columns per scale; 0: one per row */
+    int64_t block;         /* columns per scale; 0: one per row; -1: 32, or 0 for iOS 16, which has no blocks */
     int64_t context;       /* rows of the cache */
+    pome_convert_target target;
+    pome_convert_precision precision;
+    pome_convert_states states;
     bool snake_names;      /* input_ids, causal_mask, key_cache, value_cache */
     bool search;           /* scales of least squared error, not those of coremltools */
     bool force;            /* replace what is at the output's path */
@@ -38,7 +56,7 @@ typedef struct pome_convert_opts {
     void *progress_arg;
 } pome_convert_opts;
 
-POME_API void pome_convert_opts_default(pome_convert_opts *opts); /* DEFAULT, block 32, context 2048, Apple's names */
+POME_API void pome_convert_opts_default(pome_convert_opts *opts); /* DEFAULT, block -1, context 2048, Apple's names */
 
 /* What came of it. */
 typedef struct pome_convert_report {

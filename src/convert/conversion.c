@@ -16,14 +16,20 @@
 
 void pome_convert_opts_default(pome_convert_opts *opts)
 {
-    *opts = (pome_convert_opts){.size = sizeof *opts, .block = 32, .context = 2048};
+    *opts = (pome_convert_opts){.size = sizeof *opts, .block = -1, .context = 2048};
 }
 
 /* ---- options ---- */
 
-static pome_status wish_of(pome_encoding_wish *out, pome_quantize q, int64_t block, bool search, pome_error *err)
+static bool is_before_ios18(const pome_convert_opts *o)
 {
-    *out = (pome_encoding_wish){.block = block, .searches = search};
+    return o->target == POME_TARGET_IOS16;
+}
+
+static pome_status wish_of(pome_encoding_wish *out, pome_quantize q, const pome_convert_opts *o, pome_error *err)
+{
+    int64_t block = o->block >= 0 ? o->block : is_before_ios18(o) ? 0 : 32;
+    *out = (pome_encoding_wish){.block = block, .searches = o->search};
     switch (q) {
     case POME_QUANTIZE_NONE: out->form = POME_FORM_HALF; return POME_OK;
     case POME_QUANTIZE_INT8:
@@ -49,7 +55,42 @@ static pome_status named_wish(pome_encoding_wish *out, const char *name, const p
         q = POME_QUANTIZE_INT4;
     else
         return pome_fail(err, POME_ERR_ARG, "\"%.40s\" is no type of weights: fp16, int8 and int4 are", name);
-    return wish_of(out, q, o->block, o->search, err);
+    return wish_of(out, q, o, err);
+}
+
+/* What a quantized GGUF file or a checkpoint becomes if nothing is said. */
+static pome_quantize default_quantize(const pome_checkpoint *c, const pome_convert_opts *o)
+{
+    if (o->precision == POME_PRECISION_FP32)
+        return POME_QUANTIZE_NONE;
+    if (is_before_ios18(o))
+        return POME_QUANTIZE_INT8;
+    return c->is_quantized ? POME_QUANTIZE_KEEP : POME_QUANTIZE_INT4;
+}
+
+/* Refuses what the target has no constants for. */
+static pome_status check_wish(const char *kind, const pome_encoding_wish *w, const pome_convert_opts *o, pome_error *err)
+{
+    if (w->form == POME_FORM_HALF)
+        return POME_OK;
+    if (o->precision == POME_PRECISION_FP32)
+        return pome_fail(err, POME_ERR_ARG, "%s: weights of an fp32 package are fp32, they cannot be quantized", kind);
+    if (!is_before_ios18(o) || (w->form == POME_FORM_SYMMETRIC && w->code == POME_DTYPE_I8 && w->block == 0))
+        return POME_OK;
+    if (w->form == POME_FORM_KEPT)
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "%s: iOS 16 has no weights in blocks, so the quantization of a GGUF "
+                         "file cannot be kept: int8 with a scale per row and fp16 are possible", kind);
+    return pome_fail(err, POME_ERR_UNSUPPORTED, "%s: iOS 16 has no %s weights%s: int8 with a scale per row and fp16 are "
+                     "possible", kind, pome_dtype_name(w->code), w->block ? " in blocks" : "");
+}
+
+static pome_status check_wishes(const pome_lm_graph *b, const pome_convert_opts *o, pome_error *err)
+{
+    POME_TRY(check_wish("weights", &b->wish, o, err));
+    POME_TRY(check_wish("embedding", &b->embedding_wish, o, err));
+    POME_TRY(check_wish("head", &b->head_wish, o, err));
+    POME_TRY(check_wish("attention", &b->attention_wish, o, err));
+    return check_wish("mlp", &b->mlp_wish, o, err);
 }
 
 static pome_status set_wishes(pome_lm_graph *b, const pome_convert_opts *o, pome_error *err)
@@ -57,15 +98,23 @@ static pome_status set_wishes(pome_lm_graph *b, const pome_convert_opts *o, pome
     const pome_checkpoint *c = b->checkpoint;
     pome_quantize q = o->quantize;
     if (q == POME_QUANTIZE_DEFAULT)
-        q = c->is_quantized ? POME_QUANTIZE_KEEP : POME_QUANTIZE_INT4;
+        q = default_quantize(c, o);
     if (q == POME_QUANTIZE_KEEP && !c->is_gguf)
         return pome_fail(err, POME_ERR_ARG, "only the quantization of a GGUF file can be kept");
-    POME_TRY(wish_of(&b->wish, q, o->block, o->search, err));
+    POME_TRY(wish_of(&b->wish, q, o, err));
     b->embedding_wish = b->head_wish = b->attention_wish = b->mlp_wish = b->wish;
     POME_TRY(named_wish(&b->embedding_wish, o->embedding, o, err));
     POME_TRY(named_wish(&b->attention_wish, o->attention, o, err));
     POME_TRY(named_wish(&b->mlp_wish, o->mlp, o, err));
-    return named_wish(&b->head_wish, o->head, o, err);
+    POME_TRY(named_wish(&b->head_wish, o->head, o, err));
+    return check_wishes(b, o, err);
+}
+
+static pome_lm_cache cache_of(const pome_convert_opts *o)
+{
+    if (is_before_ios18(o) || o->precision == POME_PRECISION_FP32)
+        return POME_LM_CACHE_NONE;
+    return o->states == POME_STATES_PER_LAYER ? POME_LM_CACHE_PER_LAYER : POME_LM_CACHE_STACKED;
 }
 
 static pome_status check_options(const pome_convert_opts *o, const char *out, pome_error *err)
@@ -79,9 +128,11 @@ static pome_status check_options(const pome_convert_opts *o, const char *out, po
         return pome_fail(err, POME_ERR_ARG, "%s: a package's name ends in .mlpackage", out);
     if (o->context < 1 || o->context > 1 << 20)
         return pome_fail(err, POME_ERR_ARG, "a context of %" PRId64 ", wanted 1 to %d", o->context, 1 << 20);
-    if (o->block < 0 || (o->block > 0 && o->block < 16) || o->block % 16 != 0)
+    if (o->block < -1 || (o->block > 0 && o->block % 16 != 0))
         return pome_fail(err, POME_ERR_ARG, "blocks of %" PRId64 ", wanted a multiple of 16, or 0 for a scale per row",
                          o->block);
+    if (o->states != POME_STATES_STACKED && cache_of(o) == POME_LM_CACHE_NONE)
+        return pome_fail(err, POME_ERR_ARG, "%s package has no states", is_before_ios18(o) ? "an iOS 16" : "an fp32");
     return POME_OK;
 }
 
@@ -101,10 +152,10 @@ typedef struct conversion {
     pome_convert_report report;
 } conversion;
 
-static void describe_wish(char *text, size_t size, const pome_encoding_wish *w)
+static void describe_wish(char *text, size_t size, const pome_encoding_wish *w, pome_dtype real)
 {
     if (w->form == POME_FORM_HALF)
-        snprintf(text, size, "fp16");
+        snprintf(text, size, "%s", pome_dtype_name(real));
     else if (w->form == POME_FORM_KEPT)
         snprintf(text, size, "quantization of the source");
     else if (w->block)
@@ -155,10 +206,13 @@ static pome_status plan_all(conversion *v, const char *source, pome_error *err)
         return pome_fail_nomem(err, 0, "the program");
     v->plan.arena = v->program->arena;
     v->graph = (pome_lm_graph){.checkpoint = v->checkpoint, .config = &v->checkpoint->config, .context = context_of(v),
+                               .opset = is_before_ios18(v->o) ? POME_OPSET_IOS16 : POME_OPSET_IOS18,
+                               .real = v->o->precision == POME_PRECISION_FP32 ? POME_DTYPE_F32 : POME_DTYPE_F16,
+                               .cache = cache_of(v->o), .n_layers = v->checkpoint->config.n_layers,
                                .snake_names = v->o->snake_names, .plan = &v->plan, .program = v->program};
     POME_TRY(set_wishes(&v->graph, v->o, err));
     POME_TRY(pome_lm_graph_build(&v->graph, err));
-    describe_wish(v->report.quantize, sizeof v->report.quantize, &v->graph.wish);
+    describe_wish(v->report.quantize, sizeof v->report.quantize, &v->graph.wish, v->graph.real);
     POME_TRY(pome_lm_graph_describe(&v->graph, v->report.quantize, &info, err));
     fill_report(v);
     return pome_program_save(&v->model, &v->model_len, v->program, &info, err);

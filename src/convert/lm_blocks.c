@@ -130,18 +130,21 @@ static pome_value *scale_queries(pome_lm_graph *b, pome_value *q, double factor)
     return pome_graph_mul(&b->g, "q_scaled", q, pome_graph_real(&b->g, factor));
 }
 
-/* softmax(cap * tanh(q . k / cap) + mask) . v, for which there is no operator. */
-static pome_value *capped_attention(pome_lm_graph *b, pome_value *q, pome_value *k, pome_value *v, pome_value *mask)
+/* softmax(q . k + mask) . v in single steps: where the operator is not known yet, or scores go through
+ * cap * tanh(score / cap). */
+static pome_value *plain_attention(pome_lm_graph *b, pome_value *q, pome_value *k, pome_value *v, pome_value *mask)
 {
     pome_graph *g = &b->g;
     double cap = b->config->attention_cap;
-    q = scale_queries(b, q, b->config->query_scale / cap);
+    q = scale_queries(b, q, b->config->query_scale / (cap > 0 ? cap : 1));
     pome_value *no = pome_graph_bool(g, false), *yes = pome_graph_bool(g, true);
     pome_value *s = pome_graph_add(g, POME_OP_matmul, "scores",
                                    POME_ARGS({P_matmul_x, q}, {P_matmul_y, k}, {P_matmul_transpose_x, no},
                                              {P_matmul_transpose_y, yes}));
-    s = pome_graph_add(g, POME_OP_tanh, "scores_tanh", POME_ARGS({P_tanh_x, s}));
-    s = pome_graph_mul(g, "scores_capped", s, pome_graph_real(g, cap));
+    if (cap > 0) {
+        s = pome_graph_add(g, POME_OP_tanh, "scores_tanh", POME_ARGS({P_tanh_x, s}));
+        s = pome_graph_mul(g, "scores_capped", s, pome_graph_real(g, cap));
+    }
     s = pome_graph_add2(g, "scores_masked", s, mask);
     s = pome_graph_add(g, POME_OP_softmax, "attention_weights",
                        POME_ARGS({P_softmax_x, s}, {P_softmax_axis, pome_graph_int(g, -1)}));
@@ -152,8 +155,8 @@ static pome_value *capped_attention(pome_lm_graph *b, pome_value *q, pome_value 
 
 static pome_value *attend(pome_lm_graph *b, pome_value *q, pome_value *k, pome_value *v, pome_value *mask)
 {
-    if (b->config->attention_cap > 0)
-        return capped_attention(b, q, k, v, mask);
+    if (b->config->attention_cap > 0 || b->opset < POME_OPSET_IOS18)
+        return plain_attention(b, q, k, v, mask);
     q = scale_queries(b, q, b->config->query_scale * sqrt((double)b->config->head_dim));
     return pome_graph_add(
         &b->g, POME_OP_scaled_dot_product_attention, "attention",

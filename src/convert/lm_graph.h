@@ -6,10 +6,21 @@
 #include "convert/weight_plan.h"
 #include "pome/model.h"
 
+/* Where keys and values of earlier calls are. */
+typedef enum pome_lm_cache {
+    POME_LM_CACHE_STACKED = 0, /* one state each for keys and values of all layers */
+    POME_LM_CACHE_PER_LAYER,   /* states for every layer */
+    POME_LM_CACHE_NONE         /* nowhere: every call takes all tokens, and the program makes its own mask */
+} pome_lm_cache;
+
 typedef struct pome_lm_graph {
     const pome_checkpoint *checkpoint;
     const pome_lm_config *config;
     int64_t context;
+    pome_opset opset;
+    pome_dtype real;            /* F16 or F32: of constants, arithmetic and logits */
+    pome_lm_cache cache;
+    int64_t first_layer, n_layers; /* that this program has */
     bool snake_names;
     pome_encoding_wish wish, embedding_wish, head_wish, attention_wish, mlp_wish;
     pome_weight_plan *plan;
@@ -18,10 +29,11 @@ typedef struct pome_lm_graph {
     pome_status status;
     pome_error *err;
     /* values that all layers share */
-    pome_value *ids, *mask, *key_cache, *value_cache;
+    pome_value *ids, *mask;
+    pome_value **key_states, **value_states;   /* one, or one for each layer */
     pome_value *n_new, *begin, *end;           /* int32 [1]: rows of this call, of the cache before and after it */
     pome_value *read_to;                       /* end of a slice [1, kv heads, end, dim]; only `end` counts */
-    pome_value *keys, *values;                 /* the caches as last read */
+    pome_value *keys, *values;                 /* contents of stacked states as last read */
     pome_value *cos, *sin, *local_cos, *local_sin, *local_mask;
 } pome_lm_graph;
 

@@ -1,0 +1,12 @@
+/* Inputs of a program, and what all layers compute from them once: positions, rotary tables, masks. */
+#ifndef POME_CONVERT_LM_INPUTS_H
+#define POME_CONVERT_LM_INPUTS_H
+
+#include "convert/lm_graph.h"
+
+/* The ids, and with a cache the mask and the states: sets b->ids, mask, n_new, begin, end and the caches. */
+void pome_lm_inputs_make(pome_lm_graph *b);
+/* Sets b->cos, sin, mask, and for layers with a window local_cos, local_sin, local_mask. */
+void pome_lm_inputs_share(pome_lm_graph *b);
+
+#endif

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/f16.h"
-#include "kernels/x86/avx2.h"
+#include "kernels/x86/coded_avx2.h"
 
 void pome_f16_to_f32_avx2(float *dst, const uint16_t *src, size_t n)
 {
@@ -144,4 +144,5 @@ void pome_kernels_fill_avx2(pome_kernels *k)
     k->decode_uint4_shift_block = pome_decode_uint4_shift_block_avx2;
     k->decode_int8_block = pome_decode_int8_block_avx2;
     k->decode_lut4 = pome_decode_lut4_avx2;
+    pome_coded_fill_nibbles_avx2(k);
 }

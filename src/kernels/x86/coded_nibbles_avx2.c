@@ -1,0 +1,323 @@
+/* Products of 4-bit weights (int4, or uint4 with offsets) with int8 activations for AVX2.
+ *
+ * int4 becomes unsigned by flipping the sign bit and is then uint4 with offset 8. Even elements are the low nibbles of
+ * a row's bytes, odd ones the high nibbles, so a pair of blocks of activations lies as
+ * [even of block 0][even of block 1][odd of block 0][odd of block 1], 16 codes each.
+ *
+ * One row of activations: 32 bytes of each of eight rows of weights are masked and multiplied as they lie. A 16-bit
+ * lane takes 4 products (7620 at most) and is added to three others (30480 < 2^15) on the way to one lane per row.
+ *
+ * More rows: a tile of 16 rows by 1024 columns is unpacked once to [k/4][16][4] bytes (16 KB: it stays in the first
+ * level of the cache) and multiplied with four rows of activations at a time; a 16-bit lane takes the 16 products of a
+ * block (30480 at most). */
+#include "kernels/x86/coded_avx2.h"
+
+enum {
+    TILE = 16,          /* rows of weights */
+    TILE_BLOCKS = 32,   /* blocks along k */
+    STEPS = Q8_BLOCK / 4,
+    AHEAD = 1024        /* bytes of a row to prefetch ahead */
+};
+
+typedef struct tile {
+    uint8_t codes[TILE_BLOCKS][STEPS][TILE][4];
+    float scale[TILE_BLOCKS][TILE], offset[TILE_BLOCKS][TILE];
+} tile;
+
+/* ---- activations ---- */
+
+static size_t q8_size(size_t m, size_t k)
+{
+    return m * q8_row_bytes(k, 1);
+}
+
+/* Absolute maximum of 32; NaN gives NaN or infinity. */
+static inline float max_magnitude(__m256 a, __m256 b, __m256 c, __m256 d)
+{
+    __m256 clear = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    __m256i ai = _mm256_castps_si256(_mm256_and_ps(a, clear)), bi = _mm256_castps_si256(_mm256_and_ps(b, clear));
+    __m256i ci = _mm256_castps_si256(_mm256_and_ps(c, clear)), di = _mm256_castps_si256(_mm256_and_ps(d, clear));
+    __m256i max = _mm256_max_epi32(_mm256_max_epi32(ai, bi), _mm256_max_epi32(ci, di)); /* ordered as floats are */
+    __m128i half = _mm_max_epi32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
+    half = _mm_max_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+    half = _mm_max_epi32(half, _mm_shuffle_epi32(half, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(half));
+}
+
+/* 32 codes in order, as four vectors of int32; sets the block's scale and sum. */
+static inline void quantize_block(__m256i code[4], const float *x, float *scale, float *sum)
+{
+    __m256 v[4];
+    for (size_t i = 0; i < 4; i++)
+        v[i] = _mm256_loadu_ps(x + 8 * i);
+    float max = max_magnitude(v[0], v[1], v[2], v[3]);
+    bool finite = max < INFINITY;
+    float factor = finite && max >= 1e-30f ? 127.0f / max : 0.0f;
+    __m256i total = _mm256_setzero_si256();
+    for (size_t i = 0; i < 4; i++) {
+        code[i] = factor > 0 ? _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(factor))) : _mm256_setzero_si256();
+        total = _mm256_add_epi32(total, code[i]);
+    }
+    *scale = !finite ? NAN : factor > 0 ? max / 127.0f : 0.0f;
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+    *sum = (float)_mm_cvtsi128_si32(s);
+}
+
+static void q8_set(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx)
+{
+    __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i even_first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    (void)m;
+    for (size_t i = 0; i < n; i++) {
+        q8_view row = q8_row(q8, k, 1, first + i);
+        int8_t *codes = (int8_t *)(uintptr_t)row.codes;
+        float *scale = (float *)(uintptr_t)row.scale, *sum = (float *)(uintptr_t)row.sum;
+        for (size_t b = 0; b < k / Q8_BLOCK; b++) {
+            __m256i c[4];
+            quantize_block(c, x + i * ldx + b * Q8_BLOCK, scale + b, sum + b);
+            __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
+            bytes = _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(bytes, order), even_first);
+            bytes = _mm256_permute4x64_epi64(bytes, 0xd8); /* [even][odd] */
+            int8_t *at = codes + b / 2 * Q8_PAIR + b % 2 * 16;
+            _mm_storeu_si128((__m128i *)(void *)at, _mm256_castsi256_si128(bytes));
+            _mm_storeu_si128((__m128i *)(void *)(at + 32), _mm256_extracti128_si256(bytes, 1));
+        }
+        if (k % Q8_PAIR) {
+            int8_t *at = codes + k / Q8_PAIR * Q8_PAIR + 16;
+            _mm_storeu_si128((__m128i *)(void *)at, _mm_setzero_si128());
+            _mm_storeu_si128((__m128i *)(void *)(at + 32), _mm_setzero_si128());
+            scale[k / Q8_BLOCK] = sum[k / Q8_BLOCK] = 0;
+        }
+    }
+}
+
+/* ---- one row of activations ---- */
+
+static inline __m256i flip_signs(__m256i bytes, bool is_signed)
+{
+    return is_signed ? _mm256_xor_si256(bytes, _mm256_set1_epi8((char)0x88)) : bytes;
+}
+
+/* Four products to a 16-bit lane: of block 0 in the low half, of block 1 in the high one. */
+static inline __m256i multiply_pair(__m256i bytes, __m256i even, __m256i odd, bool is_signed)
+{
+    __m256i mask = _mm256_set1_epi8(15), w = flip_signs(bytes, is_signed);
+    __m256i low = _mm256_and_si256(w, mask), high = _mm256_and_si256(_mm256_srli_epi16(w, 4), mask);
+    return _mm256_add_epi16(_mm256_maddubs_epi16(low, even), _mm256_maddubs_epi16(high, odd));
+}
+
+/* Lanes of eight rows to one lane each: block 0 and block 1. */
+static inline void reduce_rows(__m256i sum[2], const __m256i v[LANES])
+{
+    __m256i ones = _mm256_set1_epi16(1);
+    __m256i a = _mm256_hadd_epi16(_mm256_hadd_epi16(v[0], v[1]), _mm256_hadd_epi16(v[2], v[3]));
+    __m256i b = _mm256_hadd_epi16(_mm256_hadd_epi16(v[4], v[5]), _mm256_hadd_epi16(v[6], v[7]));
+    a = _mm256_madd_epi16(a, ones);
+    b = _mm256_madd_epi16(b, ones);
+    sum[0] = _mm256_permute2x128_si256(a, b, 0x20);
+    sum[1] = _mm256_permute2x128_si256(a, b, 0x31);
+}
+
+typedef struct vector_job {
+    const pome_coded_rows *w;
+    q8_view x;
+    size_t row_bytes, per_row, blocks_per_entry;
+} vector_job;
+
+static inline __attribute__((always_inline)) __m256 eight_rows(const vector_job *job, const row_group *g, bool is_signed,
+                                                               bool has_offset, bool plain)
+{
+    size_t n_blocks = job->w->k / Q8_BLOCK, per_entry = plain ? 1 : job->blocks_per_entry;
+    const int8_t *x = (const int8_t *)job->x.codes;
+    entries scale, offset;
+    __m256 acc = _mm256_setzero_ps(), constant = _mm256_set1_ps(is_signed ? 8.0f : 0.0f);
+    for (size_t b = 0; b < n_blocks;) {
+        load_entries(&scale, job->w->scale_f16, job->per_row, g->index, b / per_entry);
+        if (has_offset)
+            load_entries(&offset, job->w->offset_f16, job->per_row, g->index, b / per_entry);
+        size_t end = (scale.first + LANES) * per_entry;
+        for (end = end < n_blocks ? end : n_blocks; b < end; b += 2) {
+            bool whole = b + 1 < n_blocks;
+            size_t at = b * (Q8_BLOCK / 2), ahead = at + AHEAD;
+            __m256i v[LANES], sum[2];
+            __m256i even = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK));
+            __m256i odd = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK + 32));
+            ahead += ahead < job->row_bytes ? 0 : (LANES - 1) * job->row_bytes; /* the next eight rows */
+            for (size_t r = 0; r < LANES; r++) {
+                const __m256i *p = (const __m256i *)(const void *)(g->codes[r] + at);
+                if (b % 4 == 0)
+                    _mm_prefetch((const char *)g->codes[r] + ahead, _MM_HINT_T0);
+                v[r] = multiply_pair(whole ? _mm256_loadu_si256(p)
+                                           : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)p)),
+                                     even, odd, is_signed);
+            }
+            reduce_rows(sum, v);
+            for (size_t h = 0; h < 2 && b + h < n_blocks; h++) {
+                size_t entry = (b + h) / per_entry - scale.first;
+                acc = add_block(acc, sum[h], has_offset ? _mm256_loadu_ps(offset.value[entry]) : constant,
+                                _mm256_broadcast_ss(job->x.sum + b + h), _mm256_loadu_ps(scale.value[entry]),
+                                _mm256_broadcast_ss(job->x.scale + b + h));
+            }
+        }
+    }
+    return acc;
+}
+
+/* ---- many rows of activations ---- */
+
+/* Block b of eight rows, [32 / 4][16][4] bytes of which `half` 0 or 1 says which eight. */
+static inline void unpack_block(uint8_t (*dst)[TILE][4], const row_group *g, size_t b, size_t half, bool is_signed)
+{
+    __m256i v[4], t[4], mask = _mm256_set1_epi8(15);
+    for (size_t r = 0; r < 4; r++) /* rows r and r + 4 */
+        v[r] = _mm256_inserti128_si256(
+            _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(g->codes[r] + b * 16))),
+            _mm_loadu_si128((const __m128i *)(const void *)(g->codes[r + 4] + b * 16)), 1);
+    t[0] = _mm256_unpacklo_epi32(v[0], v[1]);
+    t[1] = _mm256_unpackhi_epi32(v[0], v[1]);
+    t[2] = _mm256_unpacklo_epi32(v[2], v[3]);
+    t[3] = _mm256_unpackhi_epi32(v[2], v[3]);
+    v[0] = _mm256_unpacklo_epi64(t[0], t[2]);
+    v[1] = _mm256_unpackhi_epi64(t[0], t[2]);
+    v[2] = _mm256_unpacklo_epi64(t[1], t[3]);
+    v[3] = _mm256_unpackhi_epi64(t[1], t[3]);
+    for (size_t s = 0; s < 4; s++) { /* bytes 4s..4s+3: even elements, then odd ones */
+        __m256i w = flip_signs(v[s], is_signed);
+        _mm256_store_si256((__m256i *)(void *)dst[s][half * LANES], _mm256_and_si256(w, mask));
+        _mm256_store_si256((__m256i *)(void *)dst[s + 4][half * LANES], _mm256_and_si256(_mm256_srli_epi16(w, 4), mask));
+    }
+}
+
+static inline void spread_entries(float (*dst)[TILE], const uint16_t *table, const vector_job *job, const row_group *g,
+                                  size_t first, size_t n_blocks, size_t half)
+{
+    entries e;
+    for (size_t b = 0; b < n_blocks;) {
+        load_entries(&e, table, job->per_row, g->index, (first + b) / job->blocks_per_entry);
+        size_t end = (e.first + LANES) * job->blocks_per_entry - first;
+        for (end = end < n_blocks ? end : n_blocks; b < end; b++)
+            _mm256_store_ps(dst[b] + half * LANES,
+                            _mm256_loadu_ps(e.value[(first + b) / job->blocks_per_entry - e.first]));
+    }
+}
+
+static void unpack_tile(tile *t, const vector_job *job, const row_group g[2], size_t first, size_t n_blocks,
+                        bool is_signed)
+{
+    for (size_t half = 0; half < 2; half++) {
+        for (size_t b = 0; b < n_blocks; b++)
+            unpack_block(t->codes[b], &g[half], first + b, half, is_signed);
+        spread_entries(t->scale, job->w->scale_f16, job, &g[half], first, n_blocks, half);
+        if (!is_signed && job->w->offset_f16)
+            spread_entries(t->offset, job->w->offset_f16, job, &g[half], first, n_blocks, half);
+        else
+            for (size_t b = 0; b < n_blocks; b++)
+                _mm256_store_ps(t->offset[b] + half * LANES, _mm256_set1_ps(is_signed ? 8.0f : 0.0f));
+    }
+}
+
+/* n_x (1 to 4) rows of activations with a tile; n rows of weights are wanted. */
+static inline __attribute__((always_inline)) void multiply_tile(float *y, size_t ldy, const void *q8, size_t k, size_t i,
+                                                                const tile *t, size_t first, size_t n_blocks, size_t n,
+                                                                size_t n_x)
+{
+    __m256 acc[4][2];
+    q8_view x[4];
+    __m256i ones = _mm256_set1_epi16(1);
+    for (size_t r = 0; r < n_x; r++) {
+        x[r] = q8_row(q8, k, 1, i + r);
+        for (size_t h = 0; h < 2; h++) {
+            size_t left = n > h * LANES ? n - h * LANES : 0;
+            acc[r][h] = first == 0 ? _mm256_setzero_ps() : left >= LANES ? _mm256_loadu_ps(y + r * ldy + h * LANES)
+                                                         : left ? avx2_load_part(y + r * ldy + h * LANES, left)
+                                                                : _mm256_setzero_ps();
+        }
+    }
+    for (size_t b = 0; b < n_blocks; b++) {
+        __m256i sum[4][2];
+        size_t at = (first + b) / 2 * Q8_PAIR + (first + b) % 2 * 16;
+        for (size_t s = 0; s < STEPS; s++) {
+            __m256i w0 = _mm256_load_si256((const __m256i *)(const void *)t->codes[b][s][0]);
+            __m256i w1 = _mm256_load_si256((const __m256i *)(const void *)t->codes[b][s][LANES]);
+            for (size_t r = 0; r < n_x; r++) {
+                int32_t four;
+                memcpy(&four, (const int8_t *)x[r].codes + at + s % 4 * 4 + s / 4 * 32, sizeof four);
+                __m256i xv = _mm256_set1_epi32(four);
+                __m256i p0 = _mm256_maddubs_epi16(w0, xv), p1 = _mm256_maddubs_epi16(w1, xv);
+                sum[r][0] = s ? _mm256_add_epi16(sum[r][0], p0) : p0;
+                sum[r][1] = s ? _mm256_add_epi16(sum[r][1], p1) : p1;
+            }
+        }
+        for (size_t r = 0; r < n_x; r++)
+            for (size_t h = 0; h < 2; h++)
+                acc[r][h] = add_block(acc[r][h], _mm256_madd_epi16(sum[r][h], ones),
+                                      _mm256_load_ps(t->offset[b] + h * LANES),
+                                      _mm256_broadcast_ss(x[r].sum + first + b), _mm256_load_ps(t->scale[b] + h * LANES),
+                                      _mm256_broadcast_ss(x[r].scale + first + b));
+    }
+    for (size_t r = 0; r < n_x; r++)
+        for (size_t h = 0; h < 2 && n > h * LANES; h++)
+            store_rows(y + r * ldy + h * LANES, acc[r][h], n - h * LANES);
+}
+
+static void many(float *y, size_t ldy, const void *q8, size_t m, const vector_job *job, size_t n, tile *t, bool is_signed)
+{
+    size_t n_blocks = job->w->k / Q8_BLOCK, k = job->w->k;
+    for (size_t j = 0; j < n; j += TILE) {
+        row_group g[2] = {rows_from(job->w, job->row_bytes, j, n), rows_from(job->w, job->row_bytes, j + LANES, n)};
+        for (size_t first = 0; first < n_blocks; first += TILE_BLOCKS) {
+            size_t len = n_blocks - first < TILE_BLOCKS ? n_blocks - first : TILE_BLOCKS, i = 0;
+            unpack_tile(t, job, g, first, len, is_signed);
+            for (; i + 4 <= m; i += 4)
+                multiply_tile(y + i * ldy + j, ldy, q8, k, i, t, first, len, n - j, 4);
+            if (m - i == 3)
+                multiply_tile(y + i * ldy + j, ldy, q8, k, i, t, first, len, n - j, 3);
+            else if (m - i == 2)
+                multiply_tile(y + i * ldy + j, ldy, q8, k, i, t, first, len, n - j, 2);
+            else if (m - i == 1)
+                multiply_tile(y + i * ldy + j, ldy, q8, k, i, t, first, len, n - j, 1);
+        }
+    }
+}
+
+static size_t scratch_size(size_t m, size_t k)
+{
+    (void)k;
+    return m > 1 ? sizeof(tile) : 0;
+}
+
+static void times(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch,
+                  bool is_signed)
+{
+    vector_job job = {w, q8_row(q8, w->k, 1, 0), w->k / 2, w->k / w->block, w->block / Q8_BLOCK};
+    if (m != 1) {
+        many(y, ldy, q8, m, &job, n, (tile *)scratch, is_signed);
+        return;
+    }
+    for (size_t j = 0; j < n; j += LANES) {
+        row_group g = rows_from(w, job.row_bytes, j, n);
+        bool plain = job.blocks_per_entry == 1;
+        __m256 sum = is_signed      ? plain ? eight_rows(&job, &g, true, false, true) : eight_rows(&job, &g, true, false, false)
+                     : w->offset_f16 ? eight_rows(&job, &g, false, true, false)
+                                     : eight_rows(&job, &g, false, false, false);
+        store_rows(y + j, sum, n - j);
+    }
+}
+
+static void times_i4(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch)
+{
+    times(y, ldy, q8, m, w, n, scratch, true);
+}
+
+static void times_u4(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch)
+{
+    times(y, ldy, q8, m, w, n, scratch, false);
+}
+
+void pome_coded_fill_nibbles_avx2(pome_kernels *k)
+{
+    k->coded[POME_CODES_I4] = (pome_coded_kernels){q8_size, q8_set, scratch_size, times_i4};
+    k->coded[POME_CODES_U4] = (pome_coded_kernels){q8_size, q8_set, scratch_size, times_u4};
+}

@@ -12,8 +12,8 @@
 
 typedef struct convert_args {
     common_args common;
-    int quantize, names, search, target, precision, states;
-    int64_t block, context;
+    int quantize, names, search, target, precision, states, palette, granularity;
+    int64_t block, context, group;
     option_list keep;
     bool resume, force, dry_run, no_check;
 } convert_args;
@@ -23,18 +23,27 @@ static void set_defaults(void *opaque)
     convert_args *args = opaque;
     args->block = -1;
     args->context = 2048;
+    args->group = 32;
 }
 
 #define AT(member) offsetof(convert_args, member)
 static const option options[] = {
-    {"quantize", 0, NULL, OPTION_CHOICE, "auto|none|int8|int4|keep", AT(quantize), 0, 0, false,
-     "Weights: fp16 (none), int8 or int4 with a scale per block, or a GGUF file's own codes (keep); auto keeps what is "
-     "quantized and makes int4 of the rest, int8 for iOS16, fp32 with --precision fp32 (auto)"},
+    {"quantize", 0, NULL, OPTION_CHOICE, "auto|none|int8|int4|keep|uint8|uint4|lut1|lut2|lut3|lut4|lut6|lut8",
+     AT(quantize), 0, 0, false,
+     "Weights: fp16 (none), int8 or int4 with a scale per block, uint8 or uint4 with an offset too, indices into a palette "
+     "(lut1 to lut8), or a GGUF file's own codes (keep); auto keeps what is quantized and makes int4 of the rest, int8 for "
+     "iOS16, fp32 with --precision fp32 (auto)"},
     {"block-size", 0, NULL, OPTION_INT, "N", AT(block), 0, 65536, false,
      "Weights that share a scale: 16, 32, 64, 128, or 0 for a whole row (32; with iOS16: 0)"},
+    {"palette", 0, NULL, OPTION_CHOICE, "kmeans|uniform", AT(palette), 0, 0, false,
+     "Entries of palettes: for the least error, or evenly between the least and the largest weight (kmeans)"},
+    {"granularity", 0, NULL, OPTION_CHOICE, "per-tensor|per-grouped-channel", AT(granularity), 0, 0, false,
+     "Weights that share a palette: all of a tensor, or --group-size rows (per-tensor)"},
+    {"group-size", 0, NULL, OPTION_INT, "N", AT(group), 1, 1048576, false,
+     "Rows that share a palette, with --granularity per-grouped-channel (32)"},
     {"context", 0, NULL, OPTION_INT, "N", AT(context), 1, 1048576, false, "Tokens that the cache holds (2048)"},
     {"keep", 0, NULL, OPTION_LIST, "KIND=TYPE", AT(keep), 0, 0, false,
-     "Another type (fp16, int8, int4) for some weights (embedding, head, attention, mlp): embedding,head=int8"},
+     "Another type (fp16, int8, lut4, ...) for some weights (embedding, head, attention, mlp): embedding,head=int8"},
     {"quantize-search", 0, NULL, OPTION_CHOICE, "rule|mse", AT(search), 0, 0, false,
      "How scales are chosen: from the largest weight, as coremltools does, or for the least error (rule)"},
     {"target", 0, NULL, OPTION_CHOICE, "iOS18|iOS16", AT(target), 0, 0, false,
@@ -89,10 +98,15 @@ static bool read_keep(pome_convert_opts *opts, char *text)
 static bool read_options(pome_convert_opts *opts, const convert_args *args, char **texts)
 {
     static const pome_quantize quantize[] = {POME_QUANTIZE_DEFAULT, POME_QUANTIZE_NONE, POME_QUANTIZE_INT8,
-                                             POME_QUANTIZE_INT4, POME_QUANTIZE_KEEP};
+                                             POME_QUANTIZE_INT4,    POME_QUANTIZE_KEEP, POME_QUANTIZE_UINT8,
+                                             POME_QUANTIZE_UINT4,   POME_QUANTIZE_LUT1, POME_QUANTIZE_LUT2,
+                                             POME_QUANTIZE_LUT3,    POME_QUANTIZE_LUT4, POME_QUANTIZE_LUT6,
+                                             POME_QUANTIZE_LUT8};
     pome_convert_opts_default(opts);
     opts->quantize = quantize[args->quantize];
     opts->block = args->block;
+    opts->palette = args->palette == 1 ? POME_PALETTE_UNIFORM : POME_PALETTE_KMEANS;
+    opts->group_rows = args->granularity == 1 ? args->group : 0;
     opts->context = args->context;
     opts->target = args->target == 1 ? POME_TARGET_IOS16 : POME_TARGET_IOS18;
     opts->precision = args->precision == 1 ? POME_PRECISION_FP32 : POME_PRECISION_FP16;

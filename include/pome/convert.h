@@ -17,7 +17,15 @@ typedef enum pome_quantize {
     POME_QUANTIZE_NONE,        /* fp16 */
     POME_QUANTIZE_INT8,        /* symmetric, a scale per block */
     POME_QUANTIZE_INT4,
-    POME_QUANTIZE_KEEP         /* a GGUF file's own codes and scales; tensors that are not quantized: fp16 */
+    POME_QUANTIZE_KEEP,        /* a GGUF file's own codes and scales; tensors that are not quantized: fp16 */
+    POME_QUANTIZE_UINT8,       /* a scale and an offset per block */
+    POME_QUANTIZE_UINT4,
+    POME_QUANTIZE_LUT1,        /* palettes of 2, 4, 8, 16, 64, 256 entries */
+    POME_QUANTIZE_LUT2,
+    POME_QUANTIZE_LUT3,
+    POME_QUANTIZE_LUT4,
+    POME_QUANTIZE_LUT6,
+    POME_QUANTIZE_LUT8
 } pome_quantize;
 
 typedef enum pome_convert_target {
@@ -35,6 +43,11 @@ typedef enum pome_convert_states {
     POME_STATES_PER_LAYER      /* keyCache_0, valueCache_0, ... */
 } pome_convert_states;
 
+typedef enum pome_palette_mode {
+    POME_PALETTE_KMEANS = 0, /* entries of least squared error */
+    POME_PALETTE_UNIFORM     /* evenly between the least and the largest weight */
+} pome_palette_mode;
+
 /* How far a conversion is. Returning false stops it (CANCELLED). */
 typedef bool pome_convert_progress_fn(void *arg, const char *tensor, uint64_t done_bytes, uint64_t total_bytes);
 
@@ -42,6 +55,8 @@ typedef struct pome_convert_opts {
     size_t size;           /* sizeof(pome_convert_opts) */
     pome_quantize quantize;
     int64_t block;         /* columns per scale; 0: one per row; -1: 32, or 0 for iOS 16, which has no blocks */
+    pome_palette_mode palette;
+    int64_t group_rows;    /* rows per palette; 0: one for the whole tensor */
     int64_t context;       /* rows of the cache */
     pome_convert_target target;
     pome_convert_precision precision;
@@ -51,7 +66,8 @@ typedef struct pome_convert_opts {
     bool force;            /* replace what is at the output's path */
     bool resume;           /* go on with what an interrupted conversion left */
     bool dry_run;          /* plan only: nothing is written */
-    const char *embedding, *head, *attention, *mlp; /* "fp16", "int8", "int4" or NULL: as `quantize` says */
+    const char *embedding, *head, *attention, *mlp; /* "fp16", "int8", "lut4", "keep", ... or
+                                                             NULL: as `quantize` says */
     pome_convert_progress_fn *progress; /* NULL: none */
     void *progress_arg;
 } pome_convert_opts;

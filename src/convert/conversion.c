@@ -26,38 +26,6 @@ static bool is_before_ios18(const pome_convert_opts *o)
     return o->target == POME_TARGET_IOS16;
 }
 
-static pome_status wish_of(pome_encoding_wish *out, pome_quantize q, const pome_convert_opts *o, pome_error *err)
-{
-    int64_t block = o->block >= 0 ? o->block : is_before_ios18(o) ? 0 : 32;
-    *out = (pome_encoding_wish){.block = block, .searches = o->search};
-    switch (q) {
-    case POME_QUANTIZE_NONE: out->form = POME_FORM_HALF; return POME_OK;
-    case POME_QUANTIZE_INT8:
-    case POME_QUANTIZE_INT4:
-        out->form = POME_FORM_SYMMETRIC;
-        out->code = q == POME_QUANTIZE_INT4 ? POME_DTYPE_I4 : POME_DTYPE_I8;
-        return POME_OK;
-    case POME_QUANTIZE_KEEP: out->form = POME_FORM_KEPT; return POME_OK;
-    default: return pome_fail(err, POME_ERR_ARG, "quantization %d is not known", (int)q);
-    }
-}
-
-static pome_status named_wish(pome_encoding_wish *out, const char *name, const pome_convert_opts *o, pome_error *err)
-{
-    if (!name)
-        return POME_OK;
-    pome_quantize q;
-    if (strcmp(name, "fp16") == 0 || strcmp(name, "none") == 0)
-        q = POME_QUANTIZE_NONE;
-    else if (strcmp(name, "int8") == 0)
-        q = POME_QUANTIZE_INT8;
-    else if (strcmp(name, "int4") == 0)
-        q = POME_QUANTIZE_INT4;
-    else
-        return pome_fail(err, POME_ERR_ARG, "\"%.40s\" is no type of weights: fp16, int8 and int4 are", name);
-    return wish_of(out, q, o, err);
-}
-
 /* What a quantized GGUF file or a checkpoint becomes if nothing is said. */
 static pome_quantize default_quantize(const pome_checkpoint *c, const pome_convert_opts *o)
 {
@@ -68,29 +36,13 @@ static pome_quantize default_quantize(const pome_checkpoint *c, const pome_conve
     return c->is_quantized ? POME_QUANTIZE_KEEP : POME_QUANTIZE_INT4;
 }
 
-/* Refuses what the target has no constants for. */
-static pome_status check_wish(const char *kind, const pome_encoding_wish *w, const pome_convert_opts *o, pome_error *err)
-{
-    if (w->form == POME_FORM_HALF)
-        return POME_OK;
-    if (o->precision == POME_PRECISION_FP32)
-        return pome_fail(err, POME_ERR_ARG, "%s: weights of an fp32 package are fp32, they cannot be quantized", kind);
-    if (!is_before_ios18(o) || (w->form == POME_FORM_SYMMETRIC && w->code == POME_DTYPE_I8 && w->block == 0))
-        return POME_OK;
-    if (w->form == POME_FORM_KEPT)
-        return pome_fail(err, POME_ERR_UNSUPPORTED, "%s: iOS 16 has no weights in blocks, so the quantization of a GGUF "
-                         "file cannot be kept: int8 with a scale per row and fp16 are possible", kind);
-    return pome_fail(err, POME_ERR_UNSUPPORTED, "%s: iOS 16 has no %s weights%s: int8 with a scale per row and fp16 are "
-                     "possible", kind, pome_dtype_name(w->code), w->block ? " in blocks" : "");
-}
-
 static pome_status check_wishes(const pome_lm_graph *b, const pome_convert_opts *o, pome_error *err)
 {
-    POME_TRY(check_wish("weights", &b->wish, o, err));
-    POME_TRY(check_wish("embedding", &b->embedding_wish, o, err));
-    POME_TRY(check_wish("head", &b->head_wish, o, err));
-    POME_TRY(check_wish("attention", &b->attention_wish, o, err));
-    return check_wish("mlp", &b->mlp_wish, o, err);
+    POME_TRY(pome_encoding_wish_check("weights", &b->wish, o, err));
+    POME_TRY(pome_encoding_wish_check("embedding", &b->embedding_wish, o, err));
+    POME_TRY(pome_encoding_wish_check("head", &b->head_wish, o, err));
+    POME_TRY(pome_encoding_wish_check("attention", &b->attention_wish, o, err));
+    return pome_encoding_wish_check("mlp", &b->mlp_wish, o, err);
 }
 
 static pome_status set_wishes(pome_lm_graph *b, const pome_convert_opts *o, pome_error *err)
@@ -101,12 +53,12 @@ static pome_status set_wishes(pome_lm_graph *b, const pome_convert_opts *o, pome
         q = default_quantize(c, o);
     if (q == POME_QUANTIZE_KEEP && !c->is_gguf)
         return pome_fail(err, POME_ERR_ARG, "only the quantization of a GGUF file can be kept");
-    POME_TRY(wish_of(&b->wish, q, o, err));
+    POME_TRY(pome_encoding_wish_set(&b->wish, q, o, err));
     b->embedding_wish = b->head_wish = b->attention_wish = b->mlp_wish = b->wish;
-    POME_TRY(named_wish(&b->embedding_wish, o->embedding, o, err));
-    POME_TRY(named_wish(&b->attention_wish, o->attention, o, err));
-    POME_TRY(named_wish(&b->mlp_wish, o->mlp, o, err));
-    POME_TRY(named_wish(&b->head_wish, o->head, o, err));
+    POME_TRY(pome_encoding_wish_named(&b->embedding_wish, o->embedding, o, err));
+    POME_TRY(pome_encoding_wish_named(&b->attention_wish, o->attention, o, err));
+    POME_TRY(pome_encoding_wish_named(&b->mlp_wish, o->mlp, o, err));
+    POME_TRY(pome_encoding_wish_named(&b->head_wish, o->head, o, err));
     return check_wishes(b, o, err);
 }
 
@@ -133,6 +85,8 @@ static pome_status check_options(const pome_convert_opts *o, const char *out, po
                          o->block);
     if (o->states != POME_STATES_STACKED && cache_of(o) == POME_LM_CACHE_NONE)
         return pome_fail(err, POME_ERR_ARG, "%s package has no states", is_before_ios18(o) ? "an iOS 16" : "an fp32");
+    if (o->group_rows < 0)
+        return pome_fail(err, POME_ERR_ARG, "groups of %" PRId64 " rows", o->group_rows);
     return POME_OK;
 }
 
@@ -151,18 +105,6 @@ typedef struct conversion {
     bool has_package;
     pome_convert_report report;
 } conversion;
-
-static void describe_wish(char *text, size_t size, const pome_encoding_wish *w, pome_dtype real)
-{
-    if (w->form == POME_FORM_HALF)
-        snprintf(text, size, "%s", pome_dtype_name(real));
-    else if (w->form == POME_FORM_KEPT)
-        snprintf(text, size, "quantization of the source");
-    else if (w->block)
-        snprintf(text, size, "%s, blocks of %" PRId64, pome_dtype_name(w->code), w->block);
-    else
-        snprintf(text, size, "%s, a scale per row", pome_dtype_name(w->code));
-}
 
 /* Scaled rotary positions reach beyond those that the configuration counts. */
 static int64_t context_of(const conversion *v)
@@ -212,7 +154,8 @@ static pome_status plan_all(conversion *v, const char *source, pome_error *err)
                                .snake_names = v->o->snake_names, .plan = &v->plan, .program = v->program};
     POME_TRY(set_wishes(&v->graph, v->o, err));
     POME_TRY(pome_lm_graph_build(&v->graph, err));
-    describe_wish(v->report.quantize, sizeof v->report.quantize, &v->graph.wish, v->graph.real);
+    pome_encoding_wish_describe(v->report.quantize, sizeof v->report.quantize, &v->graph.wish,
+                                v->graph.real);
     POME_TRY(pome_lm_graph_describe(&v->graph, v->report.quantize, &info, err));
     fill_report(v);
     return pome_program_save(&v->model, &v->model_len, v->program, &info, err);
@@ -235,7 +178,8 @@ static uint64_t fingerprint_of(const conversion *v, const char *source)
     h = hash_bytes(h, &v->checkpoint->source_bytes, sizeof v->checkpoint->source_bytes);
     if (stat(source, &st) == 0)
         h = hash_bytes(h, &st.st_mtim, sizeof st.st_mtim);
-    return hash_bytes(h, &v->graph.wish.searches, sizeof v->graph.wish.searches);
+    const int32_t how[2] = {v->o->search, (int32_t)v->o->palette};
+    return hash_bytes(h, how, sizeof how);
 }
 
 static const char *journal_path(const conversion *v)
@@ -270,15 +214,19 @@ static pome_status write_jobs(conversion *v, const pome_blob_writer *w, uint32_t
 {
     pome_weight_writing to = {.writer = w, .progress = v->o->progress, .progress_arg = v->o->progress_arg,
                               .total_bytes = v->plan.source_bytes};
+    pome_status status = POME_OK;
     for (uint32_t i = 0; i < first; i++)
         if (!v->plan.jobs[i].table)
             to.done_bytes += (uint64_t)v->plan.jobs[i].weight.n_rows * v->plan.jobs[i].weight.row_bytes;
-    for (uint32_t i = first; i < v->plan.n_jobs; i++) {
-        POME_TRY(pome_weight_job_write(&v->plan.jobs[i], &to, err));
-        POME_TRY(note_done(v, journal, i + 1, err));
+    POME_TRY(pome_pool_create(&to.pool, 0, err));
+    for (uint32_t i = first; i < v->plan.n_jobs && status == POME_OK; i++) {
+        status = pome_weight_job_write(&v->plan.jobs[i], &to, err);
+        if (status == POME_OK)
+            status = note_done(v, journal, i + 1, err);
     }
+    pome_pool_destroy(&to.pool);
     v->report.worst_steps = to.worst.steps;
-    return POME_OK;
+    return status;
 }
 
 static pome_status write_weights(conversion *v, pome_error *err)

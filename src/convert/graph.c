@@ -140,6 +140,11 @@ pome_value *pome_graph_ints(pome_graph *g, size_t n, const int32_t *values)
     return small(g, "ints", POME_DTYPE_I32, 1, n, values, sizeof *values);
 }
 
+pome_value *pome_graph_uints(pome_graph *g, size_t n, const uint32_t *values)
+{
+    return small(g, "uints", POME_DTYPE_U32, 1, n, values, sizeof *values);
+}
+
 pome_value *pome_graph_int8(pome_graph *g, int8_t value)
 {
     return small(g, "int8", POME_DTYPE_I8, 0, 1, &value, sizeof value);

@@ -35,6 +35,7 @@ pome_value *pome_graph_add(pome_graph *g, pome_op_id id, const char *name, size_
 /* Small constants, shared by contents. */
 pome_value *pome_graph_int(pome_graph *g, int32_t value);
 pome_value *pome_graph_ints(pome_graph *g, size_t n, const int32_t *values); /* rank 1 */
+pome_value *pome_graph_uints(pome_graph *g, size_t n, const uint32_t *values);
 pome_value *pome_graph_int8(pome_graph *g, int8_t value);
 pome_value *pome_graph_bool(pome_graph *g, bool value);
 pome_value *pome_graph_bools(pome_graph *g, size_t n, const bool *values);

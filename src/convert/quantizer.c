@@ -90,7 +90,9 @@ static uint16_t scale_of(float max, int top)
     uint16_t scale = doubled <= HALF_MAX ? pome_f32_to_f16(doubled / (float)(2 * top)) : pome_f32_to_f16(max / (float)top);
     if (pome_f16_round(pome_f16_to_f32(scale) * (float)top) > HALF_MAX)
         scale--; /* the largest code must not decode to infinity */
-    return scale ? scale : 0x3c00; /* all zero, or too small for any scale: 1 */
+    if (max == 0)
+        return 0x3c00;
+    return scale ? scale : 1; /* counts subnormal halves */
 }
 
 enum { PIECE = 1024 };
@@ -122,6 +124,89 @@ size_t pome_encode_symmetric(int8_t *codes, uint16_t *scales, const float *w, si
         n_bad += encode_block(codes + b * block, &scales[b], w + b * block, block, top);
     return n_bad;
 }
+
+/* ---- with an offset ---- */
+
+/* Unsigned codes; offset + w / scale, rounded as in codes_of. */
+static void shifted_codes_of(uint8_t *codes, const float *half, float scale, int offset, size_t n, int top)
+{
+    const float big = 8388608.0f;
+    const uint32_t far = pome_f32_bits(1000.0f);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u = pome_f32_bits(half[i] / scale), a = u & 0x7fffffffu;
+        float q = pome_f32_from_bits(round_to_half(a > far ? far : a)) + big;
+        int32_t code = (int32_t)(q - big), sign = -(int32_t)(u >> 31);
+        code = ((code ^ sign) - sign) + offset;
+        code = code < 0 ? 0 : code;
+        codes[i] = (uint8_t)(code > top ? top : code);
+    }
+}
+
+/* Least and largest element with 0 among them, as halves. */
+static size_t range_of(float *half, float *lo, float *hi, const float *w, size_t n)
+{
+    float max, least = 0, most = 0;
+    size_t n_bad = halves_of(half, &max, w, n);
+    for (size_t i = 0; i < n; i++) {
+        least = half[i] < least ? half[i] : least;
+        most = half[i] > most ? half[i] : most;
+    }
+    *lo = least;
+    *hi = most;
+    return n_bad;
+}
+
+static void shifted_scale_of(uint16_t *scale, uint8_t *offset, float lo, float hi, int top)
+{
+    float range = pome_f16_round(hi - lo), part = pome_f16_round((float)top * -lo);
+    range = range <= HALF_MAX ? range : hi - lo;
+    *scale = pome_f32_to_f16(range / (float)top);
+    if (range == 0) {
+        *scale = 0x3c00;
+        *offset = 0;
+        return;
+    }
+    bool is_exact = *scale == 0; /* counts subnormal halves */
+    if (is_exact)
+        *scale = 1;
+    float at = part <= HALF_MAX ? pome_f16_round(part / range) : (float)top * -lo / range;
+    at = rintf(is_exact ? -lo / pome_f16_to_f32(1) : at);
+    *offset = (uint8_t)(at > (float)top ? (float)top : at);
+    float most = (float)(*offset > top - *offset ? *offset : top - *offset);
+    while (pome_f16_round(pome_f16_to_f32(*scale) * most) > HALF_MAX)
+        --*scale;
+}
+
+static size_t encode_shifted_block(uint8_t *codes, uint16_t *scale, uint8_t *offset, const float *w, size_t n, int top)
+{
+    float half[PIECE], lo = 0, hi = 0, piece_lo, piece_hi;
+    size_t n_bad = 0;
+    for (size_t at = 0; at < n; at += PIECE) {
+        n_bad += range_of(half, &piece_lo, &piece_hi, w + at, n - at < PIECE ? n - at : PIECE);
+        lo = piece_lo < lo ? piece_lo : lo;
+        hi = piece_hi > hi ? piece_hi : hi;
+    }
+    shifted_scale_of(scale, offset, lo, hi, top);
+    float s = pome_f16_to_f32(*scale);
+    for (size_t at = 0; at < n; at += PIECE) {
+        size_t len = n - at < PIECE ? n - at : PIECE;
+        if (n > PIECE)
+            range_of(half, &piece_lo, &piece_hi, w + at, len);
+        shifted_codes_of(codes + at, half, s, *offset, len, top);
+    }
+    return n_bad;
+}
+
+size_t pome_encode_asymmetric(uint8_t *codes, uint16_t *scales, uint8_t *offsets, const float *w, size_t n, size_t block,
+                              int top)
+{
+    size_t n_bad = 0;
+    for (size_t b = 0; b < n / block; b++)
+        n_bad += encode_shifted_block(codes + b * block, &scales[b], &offsets[b], w + b * block, block, top);
+    return n_bad;
+}
+
+/* ---- scales of least error ---- */
 
 static double squared_error(const float *w, const int8_t *codes, float scale, size_t n)
 {
@@ -223,8 +308,31 @@ void pome_encode_kept(int8_t *codes, uint16_t *scales, uint16_t *offsets, const 
     }
 }
 
-void pome_encode_nibbles(uint8_t *out, const int8_t *codes, size_t n)
+void pome_encode_bits(uint8_t *out, const uint8_t *codes, size_t n, uint32_t bits)
 {
-    for (size_t i = 0; i + 1 < n; i += 2)
-        out[i / 2] = (uint8_t)((codes[i] & 15) | (codes[i + 1] & 15) << 4);
+    const uint32_t mask = (1u << bits) - 1;
+    size_t whole = n / 8 * 8;
+    if (bits == 8) {
+        memcpy(out, codes, n);
+        return;
+    }
+    if (bits == 4) { /* a loop that becomes vectors */
+        for (size_t i = 0; i + 1 < n; i += 2)
+            out[i / 2] = (uint8_t)((codes[i] & 15) | (codes[i + 1] & 15) << 4);
+        if (n % 2)
+            out[n / 2] = codes[n - 1] & 15;
+        return;
+    }
+    for (size_t i = 0; i < whole; i += 8, out += bits) {
+        uint64_t word = 0;
+        for (uint32_t k = 0; k < 8; k++)
+            word |= (uint64_t)(codes[i + k] & mask) << k * bits;
+        for (uint32_t k = 0; k < bits; k++)
+            out[k] = (uint8_t)(word >> 8 * k);
+    }
+    uint64_t word = 0;
+    for (size_t i = whole; i < n; i++)
+        word |= (uint64_t)(codes[i] & mask) << (i - whole) * bits;
+    for (size_t k = 0; k < ((n - whole) * bits + 7) / 8; k++)
+        out[k] = (uint8_t)(word >> 8 * k);
 }

@@ -1,17 +1,12 @@
 #include "convert/weight_plan.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdio.h>
 
 #include "base/log.h"
 
 /* Matrices that are smaller stay as they are, as in coremltools. */
 enum { QUANTIZED_ELEMENTS_MIN = 2048, BLOCK_MIN = 16 };
-/* Elements of the band of rows that is in memory at a time. */
-enum { BAND_ELEMENTS = 1 << 20 };
-
-/* ---- planning ---- */
-
 static pome_status add_job(pome_weight_plan *plan, const pome_weight_job *job, pome_error *err)
 {
     if (plan->n_jobs == plan->n_room) {
@@ -41,14 +36,16 @@ static int64_t fitting_block(int64_t n_cols, int64_t wish)
     return 0;
 }
 
-static void plan_symmetric(pome_weight_job *job, const pome_encoding_wish *wish)
+/* Rows without blocks become int8 with a scale each. */
+static void plan_blocks(pome_weight_job *job, const pome_encoding_wish *wish)
 {
     const pome_weight *w = &job->weight;
-    job->form = POME_FORM_SYMMETRIC;
+    job->form = wish->form;
     job->code = wish->code;
     job->searches = wish->searches;
     job->block = fitting_block(w->n_cols, wish->block);
-    if (job->block == 0 || (job->code == POME_DTYPE_I4 && w->n_cols % 2 != 0)) {
+    if (job->block == 0) {
+        job->form = POME_FORM_SYMMETRIC;
         job->code = POME_DTYPE_I8;
         job->block = w->n_cols;
         pome_log(POME_LOG_WARN, "%s: rows of %" PRId64 " elements have no blocks of %" PRId64 ": int8, a scale per row",
@@ -57,6 +54,61 @@ static void plan_symmetric(pome_weight_job *job, const pome_encoding_wish *wish)
         pome_log(POME_LOG_WARN, "%s: rows of %" PRId64 " elements have no blocks of %" PRId64 ": blocks of %" PRId64,
                  w->name, w->n_cols, wish->block, job->block);
     }
+}
+
+/* The largest number of rows that divides all of them: the wish, or halves of it. */
+static int64_t fitting_group(int64_t n_rows, int64_t wish)
+{
+    for (int64_t group = wish; group > 0 && group < n_rows; group /= 2)
+        if (n_rows % group == 0)
+            return group;
+    return n_rows;
+}
+
+static uint64_t bytes_of(const pome_weight_job *job)
+{
+    uint64_t n = (uint64_t)job->weight.n_rows * (uint64_t)job->weight.n_cols, bits = pome_dtype_bits(job->code);
+    if (job->form == POME_FORM_PALETTE)
+        return n * bits / 8 + ((uint64_t)(job->weight.n_rows / job->group_rows) << bits) * 2;
+    uint64_t n_blocks = n / (uint64_t)job->block;
+    return n * bits / 8 + n_blocks * 2 + (job->form == POME_FORM_ASYMMETRIC ? n_blocks * bits / 8 : 0);
+}
+
+static void plan_palette(pome_weight_job *job, const pome_encoding_wish *wish)
+{
+    const pome_weight *w = &job->weight;
+    int64_t wanted = wish->group_rows && wish->group_rows < w->n_rows ? wish->group_rows : w->n_rows;
+    job->form = POME_FORM_PALETTE;
+    job->code = wish->code;
+    job->palette = wish->palette;
+    job->group_rows = fitting_group(w->n_rows, wanted);
+    if (bytes_of(job) >= 2 * (uint64_t)(w->n_rows * w->n_cols)) { /* the tables outweigh the indices */
+        pome_log(POME_LOG_WARN, "%s: a table per %" PRId64 " rows of %" PRId64 " elements would be larger than fp16: int8, a "
+                 "scale per row", w->name, job->group_rows, w->n_cols);
+        job->form = POME_FORM_SYMMETRIC;
+        job->code = POME_DTYPE_I8;
+        job->block = w->n_cols;
+    } else if (job->group_rows != wanted) {
+        char text[32];
+        snprintf(text, sizeof text, "per %" PRId64 " rows", job->group_rows);
+        pome_log(POME_LOG_WARN, "%s: %" PRId64 " rows have no groups of %" PRId64 ": a table %s", w->name, w->n_rows, wanted,
+                 job->group_rows == w->n_rows ? "for all" : text);
+    }
+}
+
+/* What is not smaller than halves becomes halves. */
+static void plan_encoded(pome_weight_job *job, const pome_encoding_wish *wish)
+{
+    const pome_weight *w = &job->weight;
+    if (wish->form == POME_FORM_PALETTE)
+        plan_palette(job, wish);
+    else
+        plan_blocks(job, wish);
+    if (bytes_of(job) < 2 * (uint64_t)(w->n_rows * w->n_cols))
+        return;
+    job->form = POME_FORM_HALF;
+    pome_log(POME_LOG_WARN, "%s: rows of %" PRId64 " elements with a scale each would be no smaller than fp16: fp16", w->name,
+             w->n_cols);
 }
 
 static void plan_kept(pome_weight_job *job)
@@ -82,6 +134,11 @@ static pome_dtype dense_dtype(const pome_weight_job *job)
     return job->form == POME_FORM_FLOAT ? POME_DTYPE_F32 : POME_DTYPE_F16;
 }
 
+static bool is_encoded(pome_form form)
+{
+    return form == POME_FORM_SYMMETRIC || form == POME_FORM_ASYMMETRIC || form == POME_FORM_PALETTE;
+}
+
 static void choose_form(pome_weight_job *job, const pome_graph *g, const pome_encoding_wish *wish)
 {
     const pome_weight *w = &job->weight;
@@ -90,8 +147,8 @@ static void choose_form(pome_weight_job *job, const pome_graph *g, const pome_en
         job->form = POME_FORM_FLOAT;
     else if (may && wish->form == POME_FORM_KEPT && w->encoding)
         plan_kept(job);
-    else if (may && wish->form == POME_FORM_SYMMETRIC && w->n_rows * w->n_cols > QUANTIZED_ELEMENTS_MIN)
-        plan_symmetric(job, wish);
+    else if (may && is_encoded(wish->form) && w->n_rows * w->n_cols > QUANTIZED_ELEMENTS_MIN)
+        plan_encoded(job, wish);
     else
         job->form = POME_FORM_HALF;
 }
@@ -107,21 +164,21 @@ static pome_value *dense_value(pome_graph *g, const char *name, const pome_weigh
 static pome_value *affine_value(pome_graph *g, const char *name, const pome_weight_job *job)
 {
     const int64_t dim[2] = {job->weight.n_rows, job->weight.n_cols};
+    pome_value *zero = job->offset.n_elements ? pome_graph_blob(g, "", job->code, 1, dim, job->offset.record_offset)
+                                              : pome_graph_int8(g, 0);
     return pome_graph_add(
         g, POME_OP_constexpr_affine_dequantize, name,
         POME_ARGS({P_constexpr_affine_dequantize_quantized_data,
                    pome_graph_blob(g, "", job->code, 2, dim, job->data.record_offset)},
-                  {P_constexpr_affine_dequantize_zero_point, pome_graph_int8(g, 0)},
+                  {P_constexpr_affine_dequantize_zero_point, zero},
                   {P_constexpr_affine_dequantize_scale,
                    pome_graph_blob(g, "", POME_DTYPE_F16, 1, dim, job->scale.record_offset)},
                   {P_constexpr_affine_dequantize_axis, pome_graph_int(g, 0)}));
 }
 
-static pome_value *encoded_value(pome_graph *g, const char *name, const pome_weight_job *job)
+static pome_value *blocks_value(pome_graph *g, const char *name, const pome_weight_job *job)
 {
     const int64_t dim[2] = {job->weight.n_rows, job->weight.n_cols}, blocks[2] = {dim[0], dim[1] / job->block};
-    if (g->fn->opset < POME_OPSET_IOS18)
-        return affine_value(g, name, job);
     pome_graph_arg args[3] = {
         {P_constexpr_blockwise_shift_scale_data, pome_graph_blob(g, "", job->code, 2, dim, job->data.record_offset)},
         {P_constexpr_blockwise_shift_scale_scale,
@@ -130,20 +187,69 @@ static pome_value *encoded_value(pome_graph *g, const char *name, const pome_wei
     size_t n = 2;
     if (job->offset.n_elements)
         args[n++] = (pome_graph_arg){P_constexpr_blockwise_shift_scale_offset,
-                                     pome_graph_blob(g, "", POME_DTYPE_F16, 2, blocks, job->offset.record_offset)};
+                                     pome_graph_blob(g, "", job->offset.dtype, 2, blocks, job->offset.record_offset)};
     return pome_graph_add(g, POME_OP_constexpr_blockwise_shift_scale, name, n, args);
 }
 
-static pome_status lay_out(pome_weight_plan *plan, pome_weight_job *job, pome_error *err)
+/* The form of iOS 16: the indices' bytes, one table, and the shape. */
+static pome_value *flat_palette_value(pome_graph *g, const char *name, const pome_weight_job *job)
+{
+    const int64_t n_bytes = (int64_t)job->data.size_bytes, n_entries = (int64_t)1 << pome_dtype_bits(job->code);
+    const uint32_t dim[2] = {(uint32_t)job->weight.n_rows, (uint32_t)job->weight.n_cols};
+    return pome_graph_add(
+        g, POME_OP_constexpr_lut_to_dense, name,
+        POME_ARGS({P_constexpr_lut_to_dense_indices,
+                   pome_graph_blob(g, "", POME_DTYPE_U8, 1, &n_bytes, job->data.record_offset)},
+                  {P_constexpr_lut_to_dense_lut,
+                   pome_graph_blob(g, "", POME_DTYPE_F16, 1, &n_entries, job->scale.record_offset)},
+                  {P_constexpr_lut_to_dense_shape, pome_graph_uints(g, 2, dim)}));
+}
+
+static pome_value *palette_value(pome_graph *g, const char *name, const pome_weight_job *job)
+{
+    const int64_t dim[2] = {job->weight.n_rows, job->weight.n_cols};
+    const int64_t tables[4] = {dim[0] / job->group_rows, 1, (int64_t)1 << pome_dtype_bits(job->code), 1};
+    return pome_graph_add(
+        g, POME_OP_constexpr_lut_to_dense, name,
+        POME_ARGS({P_constexpr_lut_to_dense_indices,
+                   pome_graph_blob(g, "", job->code, 2, dim, job->data.record_offset)},
+                  {P_constexpr_lut_to_dense_lut,
+                   pome_graph_blob(g, "", POME_DTYPE_F16, 4, tables, job->scale.record_offset)}));
+}
+
+static bool is_old(const pome_graph *g) /* constants of iOS 16 */
+{
+    return !g->fn || g->fn->opset < POME_OPSET_IOS18;
+}
+
+static pome_value *encoded_value(pome_graph *g, const char *name, const pome_weight_job *job)
+{
+    if (job->form == POME_FORM_PALETTE)
+        return is_old(g) ? flat_palette_value(g, name, job) : palette_value(g, name, job);
+    return is_old(g) ? affine_value(g, name, job) : blocks_value(g, name, job);
+}
+
+static pome_status lay_out(pome_weight_plan *plan, pome_weight_job *job, bool is_old, pome_error *err)
 {
     uint64_t n = (uint64_t)job->weight.n_rows * (uint64_t)job->weight.n_cols;
     if (is_dense(job))
         return pome_blob_layout_add(&plan->layout, dense_dtype(job), n, &job->data, err);
+    if (job->form == POME_FORM_PALETTE) {
+        uint64_t n_entries = (uint64_t)(job->weight.n_rows / job->group_rows) << pome_dtype_bits(job->code);
+        if (is_old) /* the bytes of the stream of indices */
+            POME_TRY(pome_blob_layout_add(&plan->layout, POME_DTYPE_U8, (n * pome_dtype_bits(job->code) + 7) / 8, &job->data,
+                                          err));
+        else
+            POME_TRY(pome_blob_layout_add(&plan->layout, job->code, n, &job->data, err));
+        return pome_blob_layout_add(&plan->layout, POME_DTYPE_F16, n_entries, &job->scale, err);
+    }
     uint64_t n_blocks = n / (uint64_t)job->block;
     POME_TRY(pome_blob_layout_add(&plan->layout, job->code, n, &job->data, err));
     POME_TRY(pome_blob_layout_add(&plan->layout, POME_DTYPE_F16, n_blocks, &job->scale, err));
     if (job->form == POME_FORM_KEPT && job->weight.encoding->has_shift)
         POME_TRY(pome_blob_layout_add(&plan->layout, POME_DTYPE_F16, n_blocks, &job->offset, err));
+    if (job->form == POME_FORM_ASYMMETRIC)
+        POME_TRY(pome_blob_layout_add(&plan->layout, job->code, n_blocks, &job->offset, err));
     return POME_OK;
 }
 
@@ -154,7 +260,7 @@ pome_value *pome_weight_plan_add(pome_weight_plan *plan, pome_graph *g, const ch
     if (*status != POME_OK)
         return NULL;
     choose_form(&job, g, wish);
-    *status = lay_out(plan, &job, err);
+    *status = lay_out(plan, &job, is_old(g), err);
     if (*status == POME_OK)
         *status = add_job(plan, &job, err);
     if (*status != POME_OK)
@@ -188,135 +294,8 @@ pome_value *pome_weight_plan_add_table(pome_weight_plan *plan, pome_graph *g, co
         *status = pome_fail_nomem(err, n * 4, name);
         return NULL;
     }
-    *status = lay_out(plan, &job, err);
+    *status = lay_out(plan, &job, is_old(g), err);
     if (*status == POME_OK)
         *status = add_job(plan, &job, err);
     return *status == POME_OK ? dense_value(g, name, &job) : NULL;
-}
-
-/* ---- writing ---- */
-
-typedef struct band {
-    float *values;
-    int8_t *codes;
-    uint8_t *packed;             /* nibbles */
-    uint16_t *halves, *scales, *offsets;
-    size_t n_bad;
-} band;
-
-static void free_band(band *b)
-{
-    free(b->values);
-    free(b->codes);
-    free(b->packed);
-    free(b->halves);
-    free(b->scales);
-    free(b->offsets);
-}
-
-static pome_status make_band(band *b, const pome_weight_job *job, int64_t n_rows, pome_error *err)
-{
-    size_t n = (size_t)n_rows * (size_t)job->weight.n_cols, n_blocks = job->block ? n / (size_t)job->block : 0;
-    *b = (band){0};
-    bool ok = (b->values = malloc((n + 1) * sizeof *b->values)) != NULL;
-    if (job->form == POME_FORM_FLOAT)
-        return ok ? POME_OK : pome_fail_nomem(err, n * 4, "a band of weights");
-    if (job->form == POME_FORM_HALF)
-        ok = ok && (b->halves = malloc((n + 1) * sizeof *b->halves));
-    else
-        ok = ok && (b->codes = malloc(n + 1)) && (b->packed = malloc(n / 2 + 1)) &&
-             (b->scales = malloc((n_blocks + 1) * sizeof *b->scales)) &&
-             (b->offsets = malloc((n_blocks + 1) * sizeof *b->offsets));
-    return ok ? POME_OK : pome_fail_nomem(err, n * 8, "a band of weights");
-}
-
-static void encode_row(band *b, const pome_weight_job *job, int64_t row, int64_t at, pome_weight_writing *to)
-{
-    const pome_weight *w = &job->weight;
-    size_t n = (size_t)w->n_cols, first = (size_t)at * n, n_blocks = job->block ? n / (size_t)job->block : 0;
-    int top = job->code == POME_DTYPE_I4 ? 7 : 127;
-    if (job->form == POME_FORM_KEPT) {
-        pome_encode_kept(b->codes + first, b->scales + (size_t)at * n_blocks, b->offsets + (size_t)at * n_blocks,
-                         w->encoding, pome_weight_row(w, row), n, &to->worst);
-        return;
-    }
-    pome_weight_decode(w, row, b->values + (job->form == POME_FORM_FLOAT ? first : 0));
-    if (job->form == POME_FORM_FLOAT)
-        return;
-    if (job->form == POME_FORM_HALF)
-        b->n_bad += pome_encode_halves(b->halves + first, b->values, n);
-    else if (job->searches)
-        b->n_bad += pome_encode_search(b->codes + first, b->scales + (size_t)at * n_blocks, b->values, n,
-                                       (size_t)job->block, top);
-    else
-        b->n_bad += pome_encode_symmetric(b->codes + first, b->scales + (size_t)at * n_blocks, b->values, n,
-                                          (size_t)job->block, top);
-}
-
-static pome_status put_band(const band *b, const pome_weight_job *job, int64_t first_row, int64_t n_rows,
-                            const pome_blob_writer *writer, pome_error *err)
-{
-    size_t n_cols = (size_t)job->weight.n_cols, n = (size_t)n_rows * n_cols, before = (size_t)first_row * n_cols;
-    if (job->form == POME_FORM_FLOAT)
-        return pome_blob_writer_put(writer, &job->data, before * 4, b->values, n * 4, err);
-    if (job->form == POME_FORM_HALF)
-        return pome_blob_writer_put(writer, &job->data, before * 2, b->halves, n * 2, err);
-    size_t per_row = n_cols / (size_t)job->block * 2;
-    if (pome_dtype_bits(job->code) == 4) {
-        pome_encode_nibbles(b->packed, b->codes, n);
-        POME_TRY(pome_blob_writer_put(writer, &job->data, before / 2, b->packed, n / 2, err));
-    } else {
-        POME_TRY(pome_blob_writer_put(writer, &job->data, before, b->codes, n, err));
-    }
-    POME_TRY(pome_blob_writer_put(writer, &job->scale, (size_t)first_row * per_row, b->scales, (size_t)n_rows * per_row,
-                                  err));
-    if (job->offset.n_elements)
-        POME_TRY(pome_blob_writer_put(writer, &job->offset, (size_t)first_row * per_row, b->offsets,
-                                      (size_t)n_rows * per_row, err));
-    return POME_OK;
-}
-
-static pome_status write_records(const pome_weight_job *job, const pome_blob_writer *writer, pome_error *err)
-{
-    POME_TRY(pome_blob_writer_record(writer, &job->data, err));
-    if (job->scale.n_elements)
-        POME_TRY(pome_blob_writer_record(writer, &job->scale, err));
-    if (job->offset.n_elements)
-        POME_TRY(pome_blob_writer_record(writer, &job->offset, err));
-    return POME_OK;
-}
-
-static pome_status write_rows(band *b, const pome_weight_job *job, int64_t band_rows, pome_weight_writing *to,
-                              pome_error *err)
-{
-    const pome_weight *w = &job->weight;
-    for (int64_t row = 0; row < w->n_rows; row += band_rows) {
-        int64_t n = w->n_rows - row < band_rows ? w->n_rows - row : band_rows;
-        for (int64_t i = 0; i < n; i++)
-            encode_row(b, job, row + i, i, to);
-        POME_TRY(put_band(b, job, row, n, to->writer, err));
-        to->done_bytes += (uint64_t)n * w->row_bytes;
-        if (to->progress && !to->progress(to->progress_arg, w->name, to->done_bytes, to->total_bytes))
-            return pome_fail(err, POME_ERR_CANCELLED, "stopped while writing %s", w->name);
-    }
-    return POME_OK;
-}
-
-pome_status pome_weight_job_write(const pome_weight_job *job, pome_weight_writing *to, pome_error *err)
-{
-    const pome_weight *w = &job->weight;
-    POME_TRY(write_records(job, to->writer, err));
-    if (job->table)
-        return pome_blob_writer_put(to->writer, &job->data, 0, job->table, (size_t)job->data.size_bytes, err);
-    int64_t band_rows = w->n_cols && BAND_ELEMENTS / w->n_cols > 1 ? BAND_ELEMENTS / w->n_cols : 1;
-    band_rows = band_rows > w->n_rows ? w->n_rows : band_rows;
-    band b;
-    pome_status status = make_band(&b, job, band_rows ? band_rows : 1, err);
-    if (status == POME_OK)
-        status = write_rows(&b, job, band_rows, to, err);
-    if (status == POME_OK && b.n_bad)
-        pome_log(POME_LOG_WARN, "%s: %zu elements are beyond the range of fp16 or no numbers; they become the nearest fp16 "
-                 "number, NaN becomes 0", w->name, b.n_bad);
-    free_band(&b);
-    return status;
 }

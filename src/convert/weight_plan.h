@@ -3,35 +3,24 @@
 #ifndef POME_CONVERT_WEIGHT_PLAN_H
 #define POME_CONVERT_WEIGHT_PLAN_H
 
-#include "convert/quantizer.h"
+#include "base/pool.h"
+#include "convert/encoding_wish.h"
 #include "convert/graph.h"
+#include "convert/quantizer.h"
 #include "convert/weight.h"
 #include "formats/blob_writer.h"
 #include "pome/convert.h"
-
-typedef enum pome_form {
-    POME_FORM_HALF = 0,
-    POME_FORM_FLOAT,     /* fp32 */
-    POME_FORM_SYMMETRIC, /* int4 or int8, a scale per block */
-    POME_FORM_KEPT       /* the codes of a quantized GGUF tensor */
-} pome_form;
-
-/* What a matrix should become; a plan falls back where that is not possible. */
-typedef struct pome_encoding_wish {
-    pome_form form;
-    pome_dtype code; /* SYMMETRIC: I4 or I8 */
-    int64_t block;   /* 0: the whole row */
-    bool searches;
-} pome_encoding_wish;
 
 typedef struct pome_weight_job {
     pome_weight weight;
     const void *table;     /* not NULL: halves or floats made in memory, instead of a weight */
     pome_form form;
-    pome_dtype code;       /* I4, U4, I8 or U8 */
-    int64_t block;
+    pome_dtype code;       /* of codes or indices */
+    int64_t block;         /* elements of a row that share a scale */
+    int64_t group_rows;    /* rows that share a palette */
+    pome_palette_mode palette;
     bool searches;
-    pome_blob_slot data, scale, offset; /* n_elements 0: none */
+    pome_blob_slot data, scale, offset; /* n_elements 0: none; scale: or the palettes */
 } pome_weight_job;
 
 typedef struct pome_weight_plan {
@@ -43,7 +32,8 @@ typedef struct pome_weight_plan {
 } pome_weight_plan;
 
 /* Plans a weight and gives the value that stands for it: a constant, or the result of a constexpr operator of the same
- * name. Graphs of fp32 get fp32 constants, whatever the wish; before iOS 18 a scale per row is all there is. Logs one warning where the wish cannot be met. NULL: g has failed or err is set (*status). */
+ * name. Graphs of fp32 get fp32 constants, whatever the wish; before iOS 18 a scale (and offset) per row or one palette
+ * per tensor is all there is. Logs one warning where the wish cannot be met. NULL: g has failed or err is set (*status). */
 pome_value *pome_weight_plan_add(pome_weight_plan *plan, pome_graph *g, const char *name, const pome_weight *w,
                                  const pome_encoding_wish *wish, pome_status *status, pome_error *err);
 /* A table [rows, cols], rounded to the graph's float type. */
@@ -52,6 +42,7 @@ pome_value *pome_weight_plan_add_table(pome_weight_plan *plan, pome_graph *g, co
 
 typedef struct pome_weight_writing {
     const pome_blob_writer *writer;
+    pome_pool *pool;       /* NULL: on the caller's thread alone; results do not depend on it */
     pome_convert_progress_fn *progress;
     void *progress_arg;
     uint64_t done_bytes, total_bytes;

@@ -152,14 +152,24 @@ static void test_search(void **state)
                     error_of(w + 32 * i, rule + 32 * i, rule_scales + i, 32, 32));
 }
 
-static void test_nibbles(void **state)
+/* Bit i * bits + k of the stream is bit k of code i. */
+static void test_bits(void **state)
 {
     (void)state;
-    const int8_t codes[4] = {-8, 7, 1, -1};
-    uint8_t packed[2];
-    pome_encode_nibbles(packed, codes, 4);
-    assert_int_equal(packed[0], 0x78);
-    assert_int_equal(packed[1], 0xf1);
+    uint8_t codes[37], packed[40];
+    for (size_t i = 0; i < sizeof codes; i++)
+        codes[i] = (uint8_t)(i * 151 + 7);
+    for (uint32_t bits = 1; bits <= 8; bits++)
+        for (size_t n = 0; n <= sizeof codes; n++) {
+            size_t n_bytes = (n * bits + 7) / 8;
+            memset(packed, 0xa5, sizeof packed);
+            pome_encode_bits(packed, codes, n, bits);
+            for (size_t at = 0; at < n_bytes * 8; at++) {
+                unsigned want = at < n * bits ? codes[at / bits] >> at % bits & 1u : 0;
+                assert_int_equal(packed[at / 8] >> at % 8 & 1u, want);
+            }
+            assert_int_equal(packed[n_bytes], 0xa5);
+        }
 }
 
 int main(void)
@@ -167,7 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_coremltools), cmocka_unit_test(test_no_numbers), cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_largest),
-        cmocka_unit_test(test_search),      cmocka_unit_test(test_nibbles),
+        cmocka_unit_test(test_search),      cmocka_unit_test(test_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,49 +6,15 @@
 
 #include "base/log.h"
 
-/* What the parts are called. A post norm takes the name of the MLP's norm in families that have both. */
-static const struct {
-    const char *hf, *gguf;
-} part_names[POME_PART_COUNT] = {
-    [POME_PART_EMBEDDING] = {"model.embed_tokens", "token_embd"},
-    [POME_PART_HEAD] = {"lm_head", "output"},
-    [POME_PART_NORM] = {"model.norm", "output_norm"},
-    [POME_PART_QUERY] = {"self_attn.q_proj", "attn_q"},
-    [POME_PART_KEY] = {"self_attn.k_proj", "attn_k"},
-    [POME_PART_VALUE] = {"self_attn.v_proj", "attn_v"},
-    [POME_PART_OUT] = {"self_attn.o_proj", "attn_output"},
-    [POME_PART_GATE] = {"mlp.gate_proj", "ffn_gate"},
-    [POME_PART_UP] = {"mlp.up_proj", "ffn_up"},
-    [POME_PART_DOWN] = {"mlp.down_proj", "ffn_down"},
-    [POME_PART_ATTENTION_NORM] = {"input_layernorm", "attn_norm"},
-    [POME_PART_MLP_NORM] = {"post_attention_layernorm", "ffn_norm"},
-    [POME_PART_QUERY_NORM] = {"self_attn.q_norm", "attn_q_norm"},
-    [POME_PART_KEY_NORM] = {"self_attn.k_norm", "attn_k_norm"},
-    [POME_PART_ATTENTION_POST_NORM] = {"post_attention_layernorm", "post_attention_norm"},
-    [POME_PART_MLP_POST_NORM] = {"post_feedforward_layernorm", "post_ffw_norm"},
-};
-
-static const char *stem_of(const pome_checkpoint *c, pome_part part)
-{
-    bool is_fused = c->config.family->has_fused_rows;
-    if (is_fused && part >= POME_PART_QUERY && part <= POME_PART_VALUE)
-        return c->is_gguf ? "attn_qkv" : "self_attn.qkv_proj";
-    if (is_fused && (part == POME_PART_GATE || part == POME_PART_UP))
-        return c->is_gguf ? "ffn_up" : "mlp.gate_up_proj";
-    if (c->is_gguf)
-        return part_names[part].gguf;
-    if (part == POME_PART_MLP_NORM && c->config.family->has_post_norms)
-        return "pre_feedforward_layernorm";
-    return part_names[part].hf;
-}
-
 static const char *name_of(const pome_checkpoint *c, pome_part part, int64_t layer, bool is_bias)
 {
-    const char *kind = is_bias ? "bias" : "weight", *stem = stem_of(c, part);
-    if (part < POME_PART_QUERY)
+    const pome_lm_names *n = c->config.names;
+    const char *kind = is_bias ? "bias" : "weight", *stem = n->part[part];
+    if (part == POME_PART_HEAD)
         return pome_arena_printf(c->arena, "%s.%s", stem, kind);
-    return pome_arena_printf(c->arena, c->is_gguf ? "blk.%lld.%s.%s" : "model.layers.%lld.%s.%s", (long long)layer, stem,
-                             kind);
+    if (part < POME_PART_QUERY)
+        return pome_arena_printf(c->arena, "%s%s.%s", c->prefix, stem, kind);
+    return pome_arena_printf(c->arena, "%s%s.%lld.%s.%s", c->prefix, n->layers, (long long)layer, stem, kind);
 }
 
 static bool is_norm(pome_part part)
@@ -75,15 +41,17 @@ static pome_status find_tensor(const pome_checkpoint *c, const char *name, pome_
 /* ---- shapes ---- */
 
 /* [rows, columns] that a part must have; rows 0: any. */
-static void wanted_shape(const pome_checkpoint *c, pome_part part, int64_t *rows, int64_t *cols)
+static void wanted_shape(const pome_checkpoint *c, pome_part part, int64_t layer, int64_t *rows, int64_t *cols)
 {
     const pome_lm_config *k = &c->config;
-    int64_t q = k->n_heads * k->head_dim, kv = k->n_kv_heads * k->head_dim;
+    const pome_lm_layer l = pome_lm_config_layer(k, part < POME_PART_QUERY ? 0 : layer);
+    int64_t q = l.n_heads * k->head_dim, kv = l.n_kv_heads * k->head_dim;
     *rows = 1;
     *cols = k->hidden;
     switch (part) {
-    case POME_PART_EMBEDDING: *rows = 0; return;
+    case POME_PART_EMBEDDING: *rows = k->n_vocab; return;
     case POME_PART_HEAD: *rows = c->n_vocab; return;
+    case POME_PART_POSITIONS: *rows = k->n_positions; return;
     case POME_PART_QUERY: *rows = q; return;
     case POME_PART_KEY:
     case POME_PART_VALUE: *rows = kv; return;
@@ -92,10 +60,10 @@ static void wanted_shape(const pome_checkpoint *c, pome_part part, int64_t *rows
         *cols = q;
         return;
     case POME_PART_GATE:
-    case POME_PART_UP: *rows = k->ffn; return;
+    case POME_PART_UP: *rows = l.ffn; return;
     case POME_PART_DOWN:
         *rows = k->hidden;
-        *cols = k->ffn;
+        *cols = l.ffn;
         return;
     case POME_PART_QUERY_NORM:
     case POME_PART_KEY_NORM: *cols = k->head_dim; return;
@@ -103,14 +71,14 @@ static void wanted_shape(const pome_checkpoint *c, pome_part part, int64_t *rows
     }
 }
 
-static pome_status check_shape(const pome_checkpoint *c, pome_part part, bool is_bias, const pome_weight *w,
-                               pome_error *err)
+static pome_status check_shape(const pome_checkpoint *c, pome_part part, int64_t layer, bool is_bias,
+                               const pome_weight *w, pome_error *err)
 {
     int64_t rows, cols;
-    wanted_shape(c, part, &rows, &cols);
+    wanted_shape(c, part, layer, &rows, &cols);
     bool is_vector = is_bias || is_norm(part);
     if (is_bias) {
-        cols = rows;
+        cols = is_norm(part) ? cols : rows;
         rows = 1;
     }
     if (w->rank == (is_vector ? 1 : 2) && w->n_cols == cols && (rows == 0 || w->n_rows == rows))
@@ -121,27 +89,27 @@ static pome_status check_shape(const pome_checkpoint *c, pome_part part, bool is
                      w->name, w->n_rows, w->n_cols, rows, cols);
 }
 
-/* The rows of a part within a matrix that it shares: query, key, value; gate, up. */
-static pome_status take_rows(const pome_checkpoint *c, pome_part part, bool is_bias, pome_weight *w, pome_error *err)
+/* Cuts a part from the matrix (or vector of biases) that it shares: query, key, value; gate, up. */
+static pome_status take_share(const pome_checkpoint *c, pome_part part, int64_t layer, pome_weight *w, pome_error *err)
 {
-    const pome_lm_config *k = &c->config;
-    int64_t q = k->n_heads * k->head_dim, kv = k->n_kv_heads * k->head_dim, first = 0, n = k->ffn, all = 2 * k->ffn;
-    if (!k->family->has_fused_rows || (part != POME_PART_GATE && part != POME_PART_UP &&
-                                       !(part >= POME_PART_QUERY && part <= POME_PART_VALUE)))
+    const char *const *stems = c->config.names->part;
+    int64_t first = 0, mine = 0, all = 0, rows, cols;
+    for (int p = POME_PART_QUERY; part >= POME_PART_QUERY && p <= POME_PART_UP; p++)
+        if (stems[p] && strcmp(stems[p], stems[part]) == 0) {
+            wanted_shape(c, (pome_part)p, layer, &rows, &cols);
+            first += p < (int)part ? rows : 0;
+            mine = p == (int)part ? rows : mine;
+            all += rows;
+        }
+    if (all == mine) /* shares with none */
         return POME_OK;
-    if (is_bias)
-        return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": a bias of a shared matrix cannot be converted", w->name);
-    if (part <= POME_PART_VALUE) {
-        n = part == POME_PART_QUERY ? q : kv;
-        first = part == POME_PART_QUERY ? 0 : part == POME_PART_KEY ? q : q + kv;
-        all = q + 2 * kv;
-    } else if (part == POME_PART_UP) {
-        first = k->ffn;
-    }
-    if (w->rank != 2 || w->n_rows != all)
+    int64_t found = w->rank == 1 ? w->n_cols : w->n_rows;
+    if (found != all)
         return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" has %" PRId64 " rows, the configuration asks for %" PRId64,
-                         w->name, w->n_rows, all);
-    *w = pome_weight_slice(w, first, n);
+                         w->name, found, all);
+    if (w->rank == 1 && w->encoding)
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": a quantized vector cannot be divided", w->name);
+    *w = pome_weight_slice(w, first, mine);
     return POME_OK;
 }
 
@@ -149,17 +117,23 @@ pome_status pome_checkpoint_find(const pome_checkpoint *c, pome_part part, int64
                                  bool *found, pome_error *err)
 {
     pome_weight w = {0};
+    const pome_lm_family *family = c->config.family;
+    *found = false;
+    if (!c->config.names->part[part] || (is_bias && !(c->config.biases >> part & 1)))
+        return POME_OK;
     const char *name = name_of(c, part, layer, is_bias);
     if (!name)
         return pome_fail_nomem(err, 0, "a tensor's name");
     POME_TRY(find_tensor(c, name, &w, found, err));
     if (!*found)
         return POME_OK;
-    POME_TRY(take_rows(c, part, is_bias, &w, err));
-    POME_TRY(check_shape(c, part, is_bias, &w, err));
-    if (is_norm(part) && !is_bias && c->config.family->norm_plus_one && !c->is_gguf)
+    if (!c->is_gguf && family->stores_columns && part >= POME_PART_QUERY && w.rank == 2)
+        w = pome_weight_transpose(&w);
+    POME_TRY(take_share(c, part, layer, &w, err));
+    POME_TRY(check_shape(c, part, layer, is_bias, &w, err));
+    if (is_norm(part) && !is_bias && family->norm_plus_one && !c->is_gguf)
         w.plus = 1;
-    if (c->is_gguf && c->config.family->gguf_interleaved && (part == POME_PART_QUERY || part == POME_PART_KEY)) {
+    if (c->is_gguf && family->gguf_interleaved && (part == POME_PART_QUERY || part == POME_PART_KEY)) {
         if (is_bias)
             return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": biases in interleaved order cannot be converted",
                              name);
@@ -173,14 +147,7 @@ pome_status pome_checkpoint_find(const pome_checkpoint *c, pome_part part, int64
 
 static bool needs(const pome_checkpoint *c, pome_part part)
 {
-    const pome_lm_family *f = c->config.family;
-    if (part == POME_PART_HEAD)
-        return c->has_head;
-    if (part == POME_PART_QUERY_NORM || part == POME_PART_KEY_NORM)
-        return f->has_qk_norm;
-    if (part == POME_PART_ATTENTION_POST_NORM || part == POME_PART_MLP_POST_NORM)
-        return f->has_post_norms;
-    return true;
+    return part == POME_PART_HEAD ? c->has_head : pome_lm_config_has(&c->config, part);
 }
 
 typedef struct missing_list {
@@ -202,16 +169,15 @@ static void note_missing(missing_list *m, const char *name)
 static pome_status check_part(const pome_checkpoint *c, pome_part part, int64_t layer, missing_list *missing,
                               pome_strmap *used, pome_error *err)
 {
-    for (int is_bias = 0; is_bias < 2; is_bias++) {
+    int n_kinds = c->config.biases >> part & 1 ? 2 : 1;
+    for (int is_bias = 0; is_bias < n_kinds; is_bias++) {
         pome_weight w;
         bool found = false;
         POME_TRY(pome_checkpoint_find(c, part, layer, is_bias, &w, &found, err));
         const char *name = name_of(c, part, layer, is_bias);
         if (!name)
             return pome_fail_nomem(err, 0, "a tensor's name");
-        if (found && is_bias && is_norm(part))
-            return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": norms of this family have no bias", name);
-        if (!found && !is_bias)
+        if (!found)
             note_missing(missing, name);
         if (found && !pome_strmap_set(used, pome_str_of(name), missing))
             return pome_fail_nomem(err, 0, "a tensor's name");
@@ -219,8 +185,19 @@ static pome_status check_part(const pome_checkpoint *c, pome_part part, int64_t 
     return POME_OK;
 }
 
-/* Tensors that nothing of the graph reads. Old checkpoints carry tables that can be computed; anything else is more
- * than this architecture has, and leaving it out would give another model. */
+/* Tensors of old checkpoints that hold what follows from the configuration or from other tensors: rotary tables, causal
+ * masks, a head that is the embedding. */
+static bool is_computable(const pome_checkpoint *c, const char *name)
+{
+    size_t len = strlen(name);
+    bool is_mask = c->config.family->stores_columns && ((len > 10 && strcmp(name + len - 10, ".attn.bias") == 0) ||
+                                                        (len > 17 && strcmp(name + len - 17, ".attn.masked_bias") == 0));
+    return is_mask || strstr(name, "rotary_emb.inv_freq") || strstr(name, "rope_freqs") || strstr(name, "rope_factors_") ||
+           strcmp(name, "lm_head.weight") == 0 || strcmp(name, "model.embed_positions.weight") == 0;
+}
+
+/* Tensors that nothing of the graph reads: they are more than this configuration has, and leaving them out would give
+ * another model. */
 static pome_status check_unused(const pome_checkpoint *c, const pome_strmap *used, pome_error *err)
 {
     uint64_t n = c->is_gguf ? c->gguf.n_tensors : c->tensors.n_tensors;
@@ -230,13 +207,11 @@ static pome_status check_unused(const pome_checkpoint *c, const pome_strmap *use
         const char *text = pome_arena_strndup(c->arena, name.ptr, name.len);
         if (!text)
             return pome_fail_nomem(err, name.len, "a tensor's name");
-        bool is_known = strstr(text, "rotary_emb.inv_freq") || strstr(text, "rope_freqs") || strstr(text, "rope_factors_") ||
-                        strcmp(text, "lm_head.weight") == 0 || strcmp(text, "model.embed_positions.weight") == 0;
-        if (!is_known && !pome_strmap_get(used, name))
+        if (!is_computable(c, text) && !pome_strmap_get(used, name))
             note_missing(&extra, text);
     }
     if (extra.len)
-        return pome_fail(err, POME_ERR_UNSUPPORTED, "the checkpoint has tensors that architecture %s does not: %s%s",
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "the checkpoint has tensors that architecture %s with this configuration does not: %s%s",
                          c->config.family->model_type, extra.text, extra.n_more ? ", and more" : "");
     return POME_OK;
 }
@@ -261,12 +236,28 @@ static pome_status check_all(pome_checkpoint *c, pome_error *err)
 
 /* ---- opening ---- */
 
+/* Files of the bare model, without a head, leave the prefix out. */
+static pome_status choose_prefix(pome_checkpoint *c, pome_error *err)
+{
+    pome_weight w;
+    bool found = false;
+    c->prefix = "";
+    const char *bare = name_of(c, POME_PART_EMBEDDING, 0, false);
+    if (!bare)
+        return pome_fail_nomem(err, 0, "a tensor's name");
+    POME_TRY(find_tensor(c, bare, &w, &found, err));
+    if (!found)
+        c->prefix = c->config.names->prefix;
+    return POME_OK;
+}
+
 /* The embedding tells the vocabulary; whether it is the head too is decided from the tensors, and the configuration
  * must not contradict them. */
 static pome_status find_vocabulary(pome_checkpoint *c, pome_error *err)
 {
     pome_weight w;
     bool found = false;
+    POME_TRY(choose_prefix(c, err));
     POME_TRY(pome_checkpoint_find(c, POME_PART_EMBEDDING, 0, false, &w, &found, err));
     if (!found)
         return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" is missing", name_of(c, POME_PART_EMBEDDING, 0, false));
@@ -281,38 +272,72 @@ static pome_status find_vocabulary(pome_checkpoint *c, pome_error *err)
     return POME_OK;
 }
 
-/* Factors of the rotary frequencies that lie among the tensors: for all lengths, or for those up to the original one. */
-static pome_status read_rope_factors(pome_checkpoint *c, pome_error *err)
+/* A vector of dim / 2 positive factors; NULL: there is none of that name. */
+static pome_status read_factors(pome_checkpoint *c, const char *name, const double **out, pome_error *err)
 {
     pome_weight w;
-    bool found = false, is_short = false;
-    pome_rope *r = &c->config.rope;
-    POME_TRY(find_tensor(c, "rope_freqs.weight", &w, &found, err));
-    if (!found) {
-        POME_TRY(find_tensor(c, "rope_factors_short.weight", &w, &found, err));
-        is_short = found;
-    }
+    bool found = false;
+    int64_t n = c->config.rope.dim / 2;
+    POME_TRY(find_tensor(c, name, &w, &found, err));
+    *out = NULL;
     if (!found)
         return POME_OK;
-    if (is_short && r->original < 1)
-        return pome_fail(err, POME_ERR_FORMAT, "GGUF: rotary factors without the original length");
-    if (w.rank != 1 || w.n_cols != r->dim / 2)
-        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" has %" PRId64 " elements, wanted %" PRId64,
-                         w.name, w.n_cols, r->dim / 2);
-    float *narrow = POME_NEW_ARRAY(c->arena, float, (size_t)w.n_cols);
-    double *factors = POME_NEW_ARRAY(c->arena, double, (size_t)w.n_cols);
+    if (w.rank != 1 || w.n_cols != n)
+        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" has %" PRId64 " elements, wanted %" PRId64, name, w.n_cols, n);
+    float *narrow = POME_NEW_ARRAY(c->arena, float, (size_t)n);
+    double *factors = POME_NEW_ARRAY(c->arena, double, (size_t)n);
     if (!narrow || !factors)
-        return pome_fail_nomem(err, (size_t)w.n_cols * 8, "rotary factors");
+        return pome_fail_nomem(err, (size_t)n * 8, "rotary factors");
     pome_weight_decode(&w, 0, narrow);
-    for (int64_t i = 0; i < w.n_cols; i++) {
+    for (int64_t i = 0; i < n; i++) {
         if (!(narrow[i] > 0))
-            return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" holds %g", w.name, (double)narrow[i]);
+            return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" holds %g", name, (double)narrow[i]);
         factors[i] = (double)narrow[i];
     }
-    r->kind = is_short ? POME_ROPE_LONGROPE : POME_ROPE_FACTORS;
-    if (is_short && !(r->factor > 0))
+    *out = factors;
+    return POME_OK;
+}
+
+/* Factors of the rotary frequencies that lie among the tensors: for all lengths, or for those up to the original one
+ * and beyond. */
+static pome_status read_rope_factors(pome_checkpoint *c, pome_error *err)
+{
+    pome_rope *r = &c->config.rope;
+    if (r->dim == 0)
+        return POME_OK;
+    POME_TRY(read_factors(c, "rope_freqs.weight", &r->short_factor, err));
+    if (r->short_factor) {
+        r->kind = POME_ROPE_FACTORS;
+        return POME_OK;
+    }
+    POME_TRY(read_factors(c, "rope_factors_short.weight", &r->short_factor, err));
+    POME_TRY(read_factors(c, "rope_factors_long.weight", &r->long_factor, err));
+    if (!r->short_factor && !r->long_factor)
+        return POME_OK;
+    if (!r->short_factor || !r->long_factor)
+        return pome_fail(err, POME_ERR_FORMAT, "GGUF: there are rotary factors for %s lengths only",
+                         r->short_factor ? "short" : "long");
+    if (r->original < 1)
+        return pome_fail(err, POME_ERR_FORMAT, "GGUF: rotary factors without the original length");
+    r->kind = POME_ROPE_LONGROPE;
+    if (!(r->factor > 0))
         r->factor = (double)c->config.n_positions / (double)r->original;
-    r->short_factor = factors;
+    return POME_OK;
+}
+
+/* Which parts have biases a GGUF file does not say: those that have one in the first layer. */
+static pome_status find_biases(pome_checkpoint *c, pome_error *err)
+{
+    for (int part = 0; part < POME_PART_COUNT; part++) {
+        pome_weight w;
+        bool found = false;
+        const char *name = c->config.names->part[part] ? name_of(c, (pome_part)part, 0, true) : NULL;
+        if (name)
+            POME_TRY(find_tensor(c, name, &w, &found, err));
+        if (found && is_norm((pome_part)part) && c->config.family->norm == POME_NORM_RMS)
+            return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": norms of this family have no bias", name);
+        c->config.biases |= found ? 1u << part : 0;
+    }
     return POME_OK;
 }
 
@@ -332,6 +357,8 @@ static pome_status open_gguf(pome_checkpoint *c, const char *path, pome_error *e
             return pome_fail_nomem(err, 0, "the table of tensors");
     }
     POME_TRY(pome_lm_config_read_gguf(&c->config, &c->gguf, c->arena, err));
+    c->prefix = "";
+    POME_TRY(find_biases(c, err));
     return read_rope_factors(c, err);
 }
 

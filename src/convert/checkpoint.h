@@ -5,26 +5,6 @@
 #include "convert/lm_config.h"
 #include "convert/weight.h"
 
-typedef enum pome_part {
-    POME_PART_EMBEDDING = 0,
-    POME_PART_HEAD,
-    POME_PART_NORM, /* before the head */
-    POME_PART_QUERY, /* from here on in every layer */
-    POME_PART_KEY,
-    POME_PART_VALUE,
-    POME_PART_OUT,
-    POME_PART_GATE,
-    POME_PART_UP,
-    POME_PART_DOWN,
-    POME_PART_ATTENTION_NORM,
-    POME_PART_MLP_NORM,
-    POME_PART_QUERY_NORM,
-    POME_PART_KEY_NORM,
-    POME_PART_ATTENTION_POST_NORM,
-    POME_PART_MLP_POST_NORM,
-    POME_PART_COUNT
-} pome_part;
-
 typedef struct pome_checkpoint {
     pome_arena *arena;
     pome_lm_config config;
@@ -33,6 +13,7 @@ typedef struct pome_checkpoint {
     pome_gguf gguf;
     pome_safetensors tensors;
     pome_strmap gguf_names;  /* name -> pome_gguf_tensor */
+    const char *prefix;      /* of the tensors' names */
     int64_t n_vocab;
     bool has_head;           /* a head of its own */
     uint64_t source_bytes;
@@ -43,7 +24,7 @@ typedef struct pome_checkpoint {
 pome_status pome_checkpoint_open(pome_checkpoint **out, const char *path, pome_error *err);
 void pome_checkpoint_close(pome_checkpoint **checkpoint);
 
-/* A weight or bias. found: false and POME_OK if there is none. layer is ignored for the first three parts. */
+/* A weight or bias. found: false and POME_OK if there is none. layer is ignored for parts of the whole model. */
 pome_status pome_checkpoint_find(const pome_checkpoint *c, pome_part part, int64_t layer, bool is_bias, pome_weight *out,
                                  bool *found, pome_error *err);
 

@@ -45,6 +45,22 @@ pome_value *pome_lm_linear(pome_lm_graph *b, const char *name, pome_value *x, po
 
 /* ---- norm ---- */
 
+static pome_value *layer_norm(pome_lm_graph *b, const char *name, pome_value *x, pome_part part, int64_t layer)
+{
+    pome_graph *g = &b->g;
+    char text[64];
+    snprintf(text, sizeof text, "%s_weight", name);
+    pome_value *weight = pome_lm_weight(b, part, layer, text, &b->wish);
+    snprintf(text, sizeof text, "%s_bias", name);
+    pome_value *bias = pome_lm_bias(b, part, layer, text);
+    const pome_graph_arg args[] = {{P_layer_norm_x, x},
+                                   {P_layer_norm_axes, POME_INTS(g, -1)},
+                                   {P_layer_norm_epsilon, pome_graph_real(g, b->config->norm_eps)},
+                                   {P_layer_norm_gamma, weight},
+                                   {P_layer_norm_beta, bias}};
+    return pome_graph_add(g, POME_OP_layer_norm, name, bias ? 5 : 4, args);
+}
+
 /* The mean of squares of halves overflows from 256 on. Layer normalization of (x, -x), whose mean is 0, is the same
  * and is computed by devices in a wider type. */
 pome_value *pome_lm_norm(pome_lm_graph *b, const char *name, pome_value *x, int32_t rank, int64_t size, pome_part part,
@@ -52,6 +68,8 @@ pome_value *pome_lm_norm(pome_lm_graph *b, const char *name, pome_value *x, int3
 {
     pome_graph *g = &b->g;
     char text[64];
+    if (b->config->family->norm == POME_NORM_LAYER)
+        return layer_norm(b, name, x, part, layer);
     snprintf(text, sizeof text, "%s_negative", name);
     pome_value *pair[2] = {x, pome_graph_mul(g, text, x, pome_graph_real(g, -1))};
     snprintf(text, sizeof text, "%s_pair", name);
@@ -73,7 +91,8 @@ pome_value *pome_lm_norm(pome_lm_graph *b, const char *name, pome_value *x, int3
 static pome_value *rotate(pome_lm_graph *b, const char *name, pome_value *x, bool is_local)
 {
     pome_graph *g = &b->g;
-    int32_t dim = (int32_t)b->config->rope.dim, head = (int32_t)b->config->head_dim;
+    const pome_rope *rope = is_local && b->local_cos ? &b->config->local_rope : &b->config->rope;
+    int32_t dim = (int32_t)rope->dim, head = (int32_t)b->config->head_dim;
     pome_value *cos = is_local && b->local_cos ? b->local_cos : b->cos;
     pome_value *sin = is_local && b->local_sin ? b->local_sin : b->sin;
     char text[64];
@@ -102,24 +121,24 @@ static pome_value *rotate(pome_lm_graph *b, const char *name, pome_value *x, boo
 }
 
 /* A projection of x by heads: [1, heads, n, head_dim], normalized and turned where that is wanted. */
-static pome_value *heads_of(pome_lm_graph *b, const char *name, pome_value *x, pome_part part, int64_t layer,
-                            bool is_local)
+static pome_value *heads_of(pome_lm_graph *b, const char *name, pome_value *x, pome_part part, int64_t layer)
 {
     pome_graph *g = &b->g;
     const pome_lm_config *c = b->config;
-    int64_t n_heads = part == POME_PART_QUERY ? c->n_heads : c->n_kv_heads;
+    const pome_lm_layer l = pome_lm_config_layer(c, layer);
+    int64_t n_heads = part == POME_PART_QUERY ? l.n_heads : l.n_kv_heads;
     char text[64];
     snprintf(text, sizeof text, "%s_proj", name);
     pome_value *y = pome_lm_linear(b, text, x, part, layer);
     snprintf(text, sizeof text, "%s_heads", name);
     y = pome_graph_reshape(g, text, y, POME_INTS(g, 1, -1, (int32_t)n_heads, (int32_t)c->head_dim));
-    if (c->family->has_qk_norm && part != POME_PART_VALUE) {
+    if (c->has_qk_norm && part != POME_PART_VALUE) {
         snprintf(text, sizeof text, "%s_norm", name);
         y = pome_lm_norm(b, text, y, 4, c->head_dim, part == POME_PART_QUERY ? POME_PART_QUERY_NORM : POME_PART_KEY_NORM,
                          layer);
     }
     y = pome_graph_transpose(g, name, y, POME_INTS(g, 0, 2, 1, 3));
-    return part == POME_PART_VALUE ? y : rotate(b, name, y, is_local);
+    return part == POME_PART_VALUE || c->rope.dim == 0 ? y : rotate(b, name, y, l.is_local);
 }
 
 /* The queries times what the scores need beyond the operator's own 1 / sqrt(head_dim). */
@@ -165,11 +184,10 @@ static pome_value *attend(pome_lm_graph *b, pome_value *q, pome_value *k, pome_v
 }
 
 /* [1, kv heads, end, dim] -> [1, heads, end, dim]: each key/value head for its group of query heads. */
-static pome_value *repeat_heads(pome_lm_graph *b, const char *name, pome_value *x)
+static pome_value *repeat_heads(pome_lm_graph *b, const char *name, pome_value *x, const pome_lm_layer *l)
 {
     pome_graph *g = &b->g;
-    const pome_lm_config *c = b->config;
-    int32_t group = (int32_t)(c->n_heads / c->n_kv_heads);
+    int32_t group = (int32_t)(l->n_heads / l->n_kv_heads);
     char text[64];
     if (group == 1)
         return x;
@@ -179,40 +197,50 @@ static pome_value *repeat_heads(pome_lm_graph *b, const char *name, pome_value *
     snprintf(text, sizeof text, "%s_tiled", name);
     x = pome_graph_add(g, POME_OP_tile, text, POME_ARGS({P_tile_x, x}, {P_tile_reps, POME_INTS(g, 1, 1, group, 1, 1)}));
     snprintf(text, sizeof text, "%s_repeated", name);
-    return pome_graph_reshape(g, text, x, POME_INTS(g, 1, (int32_t)c->n_heads, -1, (int32_t)c->head_dim));
+    return pome_graph_reshape(g, text, x, POME_INTS(g, 1, (int32_t)l->n_heads, -1, (int32_t)b->config->head_dim));
 }
 
 pome_value *pome_lm_attention(pome_lm_graph *b, pome_value *x, int64_t layer)
 {
     pome_graph *g = &b->g;
     const pome_lm_config *c = b->config;
-    bool is_local = pome_lm_config_is_local(c, layer);
-    pome_value *mask = is_local && b->local_mask ? b->local_mask : b->mask;
-    pome_value *q = heads_of(b, "q", x, POME_PART_QUERY, layer, is_local);
-    pome_value *k = heads_of(b, "k", x, POME_PART_KEY, layer, is_local);
-    pome_value *v = heads_of(b, "v", x, POME_PART_VALUE, layer, is_local);
-    k = repeat_heads(b, "k", pome_lm_cached_keys(b, k, layer));
-    v = repeat_heads(b, "v", pome_lm_cached_values(b, v, layer));
+    const pome_lm_layer l = pome_lm_config_layer(c, layer);
+    pome_value *mask = l.is_local && b->local_mask ? b->local_mask : b->mask;
+    pome_value *q = heads_of(b, "q", x, POME_PART_QUERY, layer);
+    pome_value *k = heads_of(b, "k", x, POME_PART_KEY, layer);
+    pome_value *v = heads_of(b, "v", x, POME_PART_VALUE, layer);
+    k = repeat_heads(b, "k", pome_lm_cached_keys(b, k, layer), &l);
+    v = repeat_heads(b, "v", pome_lm_cached_values(b, v, layer), &l);
     pome_value *y = attend(b, q, k, v, mask);
     y = pome_graph_transpose(g, "attention_rows", y, POME_INTS(g, 0, 2, 1, 3));
-    y = pome_graph_reshape(g, "attention_flat", y, POME_INTS(g, 1, -1, (int32_t)(c->n_heads * c->head_dim)));
+    y = pome_graph_reshape(g, "attention_flat", y, POME_INTS(g, 1, -1, (int32_t)(l.n_heads * c->head_dim)));
     return pome_lm_linear(b, "o", y, POME_PART_OUT, layer);
 }
 
 /* ---- MLP ---- */
 
-pome_value *pome_lm_mlp(pome_lm_graph *b, pome_value *x, int64_t layer)
+static pome_value *activate(pome_lm_graph *b, const char *name, pome_value *x)
 {
     pome_graph *g = &b->g;
-    pome_value *gate = pome_lm_linear(b, "gate", x, POME_PART_GATE, layer);
-    if (b->config->activation == POME_SILU)
-        gate = pome_graph_add(g, POME_OP_silu, "gate_active", POME_ARGS({P_silu_x, gate}));
-    else
-        gate = pome_graph_add(g, POME_OP_gelu, "gate_active",
-                              POME_ARGS({P_gelu_x, gate},
-                                        {P_gelu_mode, pome_graph_text(g, b->config->activation == POME_GELU
-                                                                             ? "EXACT"
-                                                                             : "TANH_APPROXIMATION")}));
-    pome_value *up = pome_lm_linear(b, "up", x, POME_PART_UP, layer);
-    return pome_lm_linear(b, "down", pome_graph_mul(g, "gated", gate, up), POME_PART_DOWN, layer);
+    switch (b->config->activation) {
+    case POME_SILU: return pome_graph_add(g, POME_OP_silu, name, POME_ARGS({P_silu_x, x}));
+    case POME_RELU: return pome_graph_add(g, POME_OP_relu, name, POME_ARGS({P_relu_x, x}));
+    case POME_GELU:
+        return pome_graph_add(g, POME_OP_gelu, name, POME_ARGS({P_gelu_x, x}, {P_gelu_mode, pome_graph_text(g, "EXACT")}));
+    default:
+        return pome_graph_add(g, POME_OP_gelu, name,
+                              POME_ARGS({P_gelu_x, x}, {P_gelu_mode, pome_graph_text(g, "TANH_APPROXIMATION")}));
+    }
+}
+
+pome_value *pome_lm_mlp(pome_lm_graph *b, pome_value *x, int64_t layer)
+{
+    pome_value *y;
+    if (pome_lm_config_has(b->config, POME_PART_GATE)) {
+        y = activate(b, "gate_active", pome_lm_linear(b, "gate", x, POME_PART_GATE, layer));
+        y = pome_graph_mul(&b->g, "gated", y, pome_lm_linear(b, "up", x, POME_PART_UP, layer));
+    } else {
+        y = activate(b, "up_active", pome_lm_linear(b, "up", x, POME_PART_UP, layer));
+    }
+    return pome_lm_linear(b, "down", y, POME_PART_DOWN, layer);
 }

@@ -9,12 +9,14 @@ pome_value *pome_lm_weight(pome_lm_graph *b, pome_part part, int64_t layer, cons
                            const pome_encoding_wish *wish);
 pome_value *pome_lm_bias(pome_lm_graph *b, pome_part part, int64_t layer, const char *name);
 
-/* x / rms(x) * weight, over the last of `rank` axes of `size` elements. */
+/* x / rms(x) * weight, over the last of `rank` axes of `size` elements; or, as the family has it, the same with the mean
+ * taken off and a bias added. */
 pome_value *pome_lm_norm(pome_lm_graph *b, const char *name, pome_value *x, int32_t rank, int64_t size, pome_part part,
                          int64_t layer);
 pome_value *pome_lm_linear(pome_lm_graph *b, const char *name, pome_value *x, pome_part part, int64_t layer);
 /* Attention of a layer with its cache; x is normalized. */
 pome_value *pome_lm_attention(pome_lm_graph *b, pome_value *x, int64_t layer);
+/* down(active(gate(x)) * up(x)), or down(active(up(x))) in families without a gate. */
 pome_value *pome_lm_mlp(pome_lm_graph *b, pome_value *x, int64_t layer);
 
 #endif

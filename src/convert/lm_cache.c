@@ -8,12 +8,13 @@ static int64_t n_states(const pome_lm_graph *b)
     return b->cache == POME_LM_CACHE_STACKED ? 1 : b->cache == POME_LM_CACHE_PER_LAYER ? b->n_layers : 0;
 }
 
-/* The shape of one state; gives its rank. */
-static int32_t shape_of(const pome_lm_graph *b, int64_t shape[5])
+/* The shape of state `at`; gives its rank. Stacked layers have room for the most heads that a layer has. */
+static int32_t shape_of(const pome_lm_graph *b, int64_t at, int64_t shape[5])
 {
     const pome_lm_config *c = b->config;
-    const int64_t one[4] = {1, c->n_kv_heads, b->context, c->head_dim};
     bool is_stacked = b->cache == POME_LM_CACHE_STACKED;
+    int64_t n_heads = is_stacked ? c->n_kv_heads : pome_lm_config_layer(c, b->first_layer + at).n_kv_heads;
+    const int64_t one[4] = {1, n_heads, b->context, c->head_dim};
     shape[0] = b->n_layers;
     memcpy(shape + is_stacked, one, sizeof one);
     return is_stacked ? 5 : 4;
@@ -32,11 +33,11 @@ void pome_lm_cache_make(pome_lm_graph *b)
 {
     pome_graph *g = &b->g;
     int64_t shape[5], n = n_states(b);
-    int32_t rank = shape_of(b, shape);
     b->key_states = POME_NEW_ARRAY(b->program->arena, pome_value *, (size_t)n * 2 + 1);
     b->value_states = b->key_states ? b->key_states + n : NULL;
     for (int64_t i = 0; i < n && !g->failed; i++)
         for (int is_value = 0; is_value < 2; is_value++) {
+            int32_t rank = shape_of(b, i, shape);
             const char *name = b->key_states ? name_of(b, is_value, i) : NULL;
             if (!name)
                 g->failed = true;
@@ -59,10 +60,11 @@ void pome_lm_cache_read(pome_lm_graph *b)
 }
 
 /* Rows [begin, end) replaced in the contents of a state, from axis `at` of the stacked layers if not negative. */
-static pome_value *replace_rows(pome_lm_graph *b, const char *name, pome_value *contents, pome_value *rows, int32_t at)
+static pome_value *replace_rows(pome_lm_graph *b, const char *name, pome_value *contents, pome_value *rows, int32_t at,
+                                int32_t heads)
 {
     pome_graph *g = &b->g;
-    int32_t heads = (int32_t)b->config->n_kv_heads, dim = (int32_t)b->config->head_dim;
+    int32_t dim = (int32_t)b->config->head_dim;
     char text[64];
     if (at >= 0) {
         snprintf(text, sizeof text, "%s_rows", name);
@@ -86,11 +88,11 @@ static pome_value *read_state(pome_lm_graph *b, const char *name, pome_value *st
     return pome_graph_add(&b->g, POME_OP_read_state, name, POME_ARGS({P_read_state_input, state}));
 }
 
-/* One layer of the stacked contents. */
-static pome_value *layer_of(pome_lm_graph *b, const char *name, pome_value *contents, int32_t at)
+/* One layer of the stacked contents, of as many heads as it has. */
+static pome_value *layer_of(pome_lm_graph *b, const char *name, pome_value *contents, int32_t at, int32_t heads)
 {
     pome_graph *g = &b->g;
-    int32_t heads = (int32_t)b->config->n_kv_heads, dim = (int32_t)b->config->head_dim, n = (int32_t)b->context;
+    int32_t dim = (int32_t)b->config->head_dim, n = (int32_t)b->context;
     return pome_graph_add(
         g, POME_OP_slice_by_index, name,
         POME_ARGS({P_slice_by_index_x, contents}, {P_slice_by_index_begin, POME_INTS(g, at, 0, 0, 0, 0)},
@@ -104,7 +106,7 @@ static pome_value *through_state(pome_lm_graph *b, const char *name, pome_value 
 {
     pome_graph *g = &b->g;
     bool is_stacked = b->cache == POME_LM_CACHE_STACKED;
-    int32_t at = (int32_t)(layer - b->first_layer);
+    int32_t at = (int32_t)(layer - b->first_layer), heads = (int32_t)pome_lm_config_layer(b->config, layer).n_kv_heads;
     char text[64];
     if (b->cache == POME_LM_CACHE_NONE)
         return rows;
@@ -113,7 +115,7 @@ static pome_value *through_state(pome_lm_graph *b, const char *name, pome_value 
     pome_value *state = states[is_stacked ? 0 : at];
     snprintf(text, sizeof text, "%s_before", name);
     pome_value *before = is_stacked ? *contents : read_state(b, text, state);
-    pome_value *updated = replace_rows(b, name, before, rows, is_stacked ? at : -1);
+    pome_value *updated = replace_rows(b, name, before, rows, is_stacked ? at : -1, heads);
     snprintf(text, sizeof text, "%s_write_state", name);
     pome_graph_add(g, POME_OP_write_state, text, POME_ARGS({P_write_state_input, state}, {P_write_state_data, updated}));
     snprintf(text, sizeof text, "%s_cache", name);
@@ -121,7 +123,7 @@ static pome_value *through_state(pome_lm_graph *b, const char *name, pome_value 
     if (is_stacked) {
         *contents = after;
         snprintf(text, sizeof text, "%s_layer", name);
-        after = layer_of(b, text, after, at);
+        after = layer_of(b, text, after, at, heads);
     }
     snprintf(text, sizeof text, "%s_all", name);
     return pome_graph_add(g, POME_OP_slice_by_index, text,
@@ -143,11 +145,11 @@ pome_value *pome_lm_cached_values(pome_lm_graph *b, pome_value *rows, int64_t la
 pome_status pome_lm_cache_describe(const pome_lm_graph *b, pome_function_info *fn, pome_error *err)
 {
     int64_t shape[5], n = n_states(b);
-    int32_t rank = shape_of(b, shape);
     pome_feature *f = POME_NEW_ARRAY(b->program->arena, pome_feature, (size_t)n * 2 + 1);
     if (!f)
         return pome_fail_nomem(err, 0, "the description");
     for (int64_t i = 0; i < 2 * n; i++) {
+        int32_t rank = shape_of(b, i / 2, shape);
         f[i] = (pome_feature){.name = name_of(b, i % 2 != 0, i / 2), .dtype = POME_DTYPE_F16, .rank = rank};
         memcpy(f[i].shape, shape, (size_t)rank * sizeof *shape);
         if (!f[i].name)

@@ -13,6 +13,16 @@ static pome_status no_memory(pome_error *err)
 
 /* ---- layers ---- */
 
+/* Learned positions: the rows of this call of their table. */
+static pome_value *add_positions(pome_lm_graph *b, pome_value *x)
+{
+    static const pome_encoding_wish dense = {.form = POME_FORM_HALF};
+    pome_graph *g = &b->g;
+    pome_value *table = pome_lm_weight(b, POME_PART_POSITIONS, 0, "position_weight", &dense);
+    return pome_graph_add2(g, "embedded_positions", x,
+                           pome_lm_rows_of_call(b, "positions", table, b->config->hidden));
+}
+
 static pome_value *embed(pome_lm_graph *b, pome_value **table)
 {
     pome_graph *g = &b->g;
@@ -21,9 +31,9 @@ static pome_value *embed(pome_lm_graph *b, pome_value **table)
         {P_gather_x, *table}, {P_gather_indices, b->ids}, {P_gather_axis, pome_graph_int(g, 0)},
         {P_gather_batch_dims, pome_graph_int(g, 0)}, {P_gather_validate_indices, pome_graph_bool(g, false)}};
     pome_value *x = pome_graph_add(g, POME_OP_gather, "embedded", b->opset < POME_OPSET_IOS17 ? 4 : 5, args);
-    if (!b->config->family->scales_embedding)
-        return x;
-    return pome_graph_mul(g, "embedded_scaled", x, pome_graph_real(g, sqrt((double)b->config->hidden)));
+    if (b->config->family->scales_embedding)
+        x = pome_graph_mul(g, "embedded_scaled", x, pome_graph_real(g, sqrt((double)b->config->hidden)));
+    return pome_lm_config_has(b->config, POME_PART_POSITIONS) ? add_positions(b, x) : x;
 }
 
 static pome_value *layer_of(pome_lm_graph *b, pome_value *x, int64_t layer)
@@ -33,11 +43,11 @@ static pome_value *layer_of(pome_lm_graph *b, pome_value *x, int64_t layer)
     snprintf(g->prefix, sizeof g->prefix, "layers_%lld_", (long long)layer);
     pome_value *y = pome_lm_attention(b, pome_lm_norm(b, "attention_norm", x, 3, hidden, POME_PART_ATTENTION_NORM, layer),
                                       layer);
-    if (b->config->family->has_post_norms)
+    if (pome_lm_config_has(b->config, POME_PART_ATTENTION_POST_NORM))
         y = pome_lm_norm(b, "attention_post_norm", y, 3, hidden, POME_PART_ATTENTION_POST_NORM, layer);
     x = pome_graph_add2(g, "attended", x, y);
     y = pome_lm_mlp(b, pome_lm_norm(b, "mlp_norm", x, 3, hidden, POME_PART_MLP_NORM, layer), layer);
-    if (b->config->family->has_post_norms)
+    if (pome_lm_config_has(b->config, POME_PART_ATTENTION_POST_NORM))
         y = pome_lm_norm(b, "mlp_post_norm", y, 3, hidden, POME_PART_MLP_POST_NORM, layer);
     x = pome_graph_add2(g, "out", x, y);
     g->prefix[0] = '\0';

@@ -57,6 +57,19 @@ static pome_value *rows_of(pome_lm_graph *b, const char *name, pome_value *table
                                     {P_slice_by_index_end_mask, POME_BOOLS(&b->g, false, true)}));
 }
 
+pome_value *pome_lm_rows_of_call(pome_lm_graph *b, const char *name, pome_value *table, int64_t n_cols)
+{
+    pome_graph *g = &b->g;
+    char text[64];
+    snprintf(text, sizeof text, "%s_from", name);
+    pome_value *from = b->cache == POME_LM_CACHE_NONE
+                           ? POME_INTS(g, 0, 0)
+                           : pome_graph_concat(g, text, 0, 2, (pome_value *const[]){b->begin, POME_INTS(g, 0)});
+    snprintf(text, sizeof text, "%s_to", name);
+    pome_value *to = pome_graph_concat(g, text, 0, 2, (pome_value *const[]){b->end, POME_INTS(g, (int32_t)n_cols)});
+    return rows_of(b, name, table, from, to);
+}
+
 /* Constants [context, dim] and the rows of this call: [n, dim]. The first half of each sine row is negative, see
  * rotate. */
 static void make_rotary(pome_lm_graph *b, const char *stem, const pome_rope *rope, pome_value **cos, pome_value **sin)
@@ -156,10 +169,9 @@ static void make_masks(pome_lm_graph *b)
 
 void pome_lm_inputs_share(pome_lm_graph *b)
 {
-    make_rotary(b, "", &b->config->rope, &b->cos, &b->sin);
-    if (b->config->window > 0 && b->config->rope_local_theta > 0) {
-        const pome_rope local = {.dim = b->config->rope.dim, .theta = b->config->rope_local_theta};
-        make_rotary(b, "local_", &local, &b->local_cos, &b->local_sin);
-    }
+    if (b->config->rope.dim > 0)
+        make_rotary(b, "", &b->config->rope, &b->cos, &b->sin);
+    if (b->config->window > 0 && b->config->local_rope.dim > 0)
+        make_rotary(b, "local_", &b->config->local_rope, &b->local_cos, &b->local_sin);
     make_masks(b);
 }

@@ -1,9 +1,9 @@
 /* Rotary tables. The frequencies are those of transformers' modeling_rope_utils, in double. */
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "convert/lm_config.h"
 
 #define PI 3.14159265358979323846
@@ -58,61 +58,64 @@ static double yarn_mscale(double scale, double mscale)
     return scale <= 1 ? 1 : 0.1 * mscale * log(scale) + 1;
 }
 
-static double attention_factor(const pome_rope *r)
+double pome_rope_attention_factor(const pome_rope *r)
 {
-    if (r->kind == POME_ROPE_YARN) {
-        if (r->attention_factor > 0)
-            return r->attention_factor;
-        if (r->mscale > 0 && r->mscale_all_dim > 0)
-            return yarn_mscale(r->factor, r->mscale) / yarn_mscale(r->factor, r->mscale_all_dim);
+    if (r->attention_factor > 0 && (r->kind == POME_ROPE_YARN || r->kind == POME_ROPE_LONGROPE))
+        return r->attention_factor;
+    if (r->kind == POME_ROPE_YARN && r->mscale != 0 && r->mscale_all_dim != 0)
+        return yarn_mscale(r->factor, r->mscale) / yarn_mscale(r->factor, r->mscale_all_dim);
+    if (r->kind == POME_ROPE_YARN)
         return yarn_mscale(r->factor, 1);
-    }
-    if (r->kind == POME_ROPE_LONGROPE) {
-        if (r->attention_factor > 0)
-            return r->attention_factor;
-        return r->factor <= 1 ? 1 : sqrt(1 + log(r->factor) / log((double)r->original));
-    }
+    if (r->kind == POME_ROPE_LONGROPE && r->factor > 1)
+        return sqrt(1 + log(r->factor) / log((double)r->original));
     return 1;
 }
 
-/* Frequencies for the token at `position`: they depend on it only with dynamic scaling, where each new token is rotated
- * for the length it has made the sequence. */
-static void frequencies(double *inv, const pome_rope *r, int64_t position)
+/* Whether the frequencies depend on the position: each new token is rotated for the length that it makes the text. */
+static bool follows_length(const pome_rope *r)
+{
+    return r->kind == POME_ROPE_DYNAMIC || r->kind == POME_ROPE_LONGROPE;
+}
+
+static void divide(double *inv, const pome_rope *r, const double *factors)
+{
+    for (int64_t i = 0; i < r->dim / 2; i++)
+        inv[i] /= factors ? factors[i] : r->factor;
+}
+
+void pome_rope_frequencies(double *out, const pome_rope *r, int64_t position)
 {
     double theta = r->theta;
-    if (r->kind == POME_ROPE_DYNAMIC && position + 1 > r->original) {
+    bool is_beyond = position >= r->original;
+    if (r->kind == POME_ROPE_DYNAMIC && is_beyond) {
         double stretch = r->factor * (double)(position + 1) / (double)r->original - (r->factor - 1);
         theta *= pow(stretch, (double)r->dim / (double)(r->dim - 2));
     }
-    plain(inv, theta, r->dim);
-    if (r->kind == POME_ROPE_LINEAR)
-        for (int64_t i = 0; i < r->dim / 2; i++)
-            inv[i] /= r->factor;
-    if (r->kind == POME_ROPE_LLAMA3)
-        llama3(inv, r);
-    if (r->kind == POME_ROPE_YARN)
-        yarn(inv, r, theta);
-    if (r->kind == POME_ROPE_LONGROPE || r->kind == POME_ROPE_FACTORS)
-        for (int64_t i = 0; i < r->dim / 2; i++)
-            inv[i] /= r->short_factor[i];
+    plain(out, theta, r->dim);
+    switch (r->kind) {
+    case POME_ROPE_PLAIN:
+    case POME_ROPE_DYNAMIC: return;
+    case POME_ROPE_LINEAR: divide(out, r, NULL); return;
+    case POME_ROPE_LLAMA3: llama3(out, r); return;
+    case POME_ROPE_YARN: yarn(out, r, theta); return;
+    case POME_ROPE_LONGROPE: divide(out, r, is_beyond ? r->long_factor : r->short_factor); return;
+    case POME_ROPE_FACTORS: divide(out, r, r->short_factor); return;
+    }
 }
 
 pome_status pome_rope_tables(float *cos_out, float *sin_out, const pome_rope *rope, int64_t n_positions,
                              pome_error *err)
 {
     int64_t half = rope->dim / 2;
-    if (rope->kind == POME_ROPE_LONGROPE && n_positions > rope->original)
-        return pome_fail(err, POME_ERR_UNSUPPORTED,
-                         "longrope beyond %" PRId64 " positions switches its frequencies with the length of the text, "
-                         "which a package cannot do: use a context of at most %" PRId64, rope->original, rope->original);
     double *inv = malloc((size_t)half * sizeof *inv);
     if (!inv)
         return pome_fail_nomem(err, (size_t)half * sizeof *inv, "rotary tables");
-    double factor = attention_factor(rope);
-    frequencies(inv, rope, 0);
+    double factor = pome_rope_attention_factor(rope);
+    if (rope->kind == POME_ROPE_LONGROPE && n_positions > rope->original)
+        pome_log(POME_LOG_INFO, "positions from %lld on take the long factors of longrope", (long long)rope->original);
     for (int64_t p = 0; p < n_positions; p++) {
-        if (rope->kind == POME_ROPE_DYNAMIC)
-            frequencies(inv, rope, p);
+        if (p == 0 || (follows_length(rope) && p >= rope->original))
+            pome_rope_frequencies(inv, rope, p);
         for (int64_t i = 0; i < half; i++) {
             float c = (float)(cos((double)p * inv[i]) * factor);
             float s = (float)(sin((double)p * inv[i]) * factor);

@@ -1,5 +1,7 @@
 #include "convert/weight.h"
 
+#include <assert.h>
+
 #include "base/f16.h"
 
 static pome_status set_shape(pome_weight *w, int32_t rank, const int64_t *shape, pome_error *err)
@@ -47,12 +49,34 @@ pome_status pome_weight_from_gguf(pome_weight *out, const pome_gguf_tensor *t, c
     return POME_OK;
 }
 
+static size_t element_bytes(const pome_weight *w)
+{
+    return pome_dtype_bits(w->dtype) / 8;
+}
+
 pome_weight pome_weight_slice(const pome_weight *w, int64_t first, int64_t n)
 {
     pome_weight s = *w;
-    s.data += (size_t)first * w->row_bytes;
-    s.n_rows = n;
+    bool is_vector = w->rank == 1;
+    s.data += (size_t)first * (is_vector || w->column_step ? element_bytes(w) : w->row_bytes);
+    if (is_vector) {
+        s.n_cols = n;
+        s.row_bytes = (size_t)n * element_bytes(w);
+    } else {
+        s.n_rows = n;
+    }
     return s;
+}
+
+pome_weight pome_weight_transpose(const pome_weight *w)
+{
+    pome_weight t = *w;
+    assert(w->rank == 2 && !w->encoding && !w->column_step && !w->interleaved_rows);
+    t.n_rows = w->n_cols;
+    t.n_cols = w->n_rows;
+    t.row_bytes = (size_t)t.n_cols * element_bytes(w);
+    t.column_step = w->row_bytes;
+    return t;
 }
 
 const uint8_t *pome_weight_row(const pome_weight *w, int64_t row)
@@ -61,7 +85,7 @@ const uint8_t *pome_weight_row(const pome_weight *w, int64_t row)
         int64_t n = w->interleaved_rows, head = row / n, at = row % n, half = at / (n / 2), i = at % (n / 2);
         row = head * n + i * 2 + half;
     }
-    return w->data + (size_t)row * w->row_bytes;
+    return w->data + (size_t)row * (w->column_step ? element_bytes(w) : w->row_bytes);
 }
 
 static uint16_t u16_at(const uint8_t *p)
@@ -100,12 +124,28 @@ static void decode_floats(pome_dtype dtype, const uint8_t *p, size_t n, float *o
     }
 }
 
+/* A row of a matrix that is stored by columns. */
+static void decode_scattered(const pome_weight *w, const uint8_t *p, float *out)
+{
+    enum { RUN = 64 };
+    uint8_t run[RUN * 8];
+    size_t size = element_bytes(w), n = (size_t)w->n_cols;
+    for (size_t first = 0; first < n; first += RUN) {
+        size_t count = n - first < RUN ? n - first : RUN;
+        for (size_t i = 0; i < count; i++)
+            memcpy(run + i * size, p + (first + i) * w->column_step, size);
+        decode_floats(w->dtype, run, count, out + first);
+    }
+}
+
 void pome_weight_decode(const pome_weight *w, int64_t row, float *out)
 {
     const uint8_t *p = pome_weight_row(w, row);
     size_t n = (size_t)w->n_cols;
     if (w->encoding)
         pome_gguf_row_decode(w->encoding, p, n, out);
+    else if (w->column_step)
+        decode_scattered(w, p, out);
     else
         decode_floats(w->dtype, p, n, out);
     for (size_t i = 0; w->plus != 0 && i < n; i++)

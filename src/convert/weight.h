@@ -11,6 +11,7 @@ typedef struct pome_weight {
     int32_t rank;      /* 1 or 2 */
     const uint8_t *data;
     size_t row_bytes;
+    size_t column_step; /* bytes from one element of a row to the next, of a matrix stored by columns; 0: by rows */
     pome_dtype dtype;  /* F32, F64, F16, BF16, F8...; NONE: `encoding` tells */
     const pome_gguf_encoding *encoding; /* quantized GGUF types */
     /* GGUF keeps the rows of query and key projections in the order of interleaved rotary; here they are given in that
@@ -23,8 +24,10 @@ typedef struct pome_weight {
 pome_status pome_weight_from_safetensor(pome_weight *out, const pome_safetensor *t, pome_error *err);
 pome_status pome_weight_from_gguf(pome_weight *out, const pome_gguf_tensor *t, const char *name, pome_bytes file,
                                   pome_error *err);
-/* Rows [first, first + n) as a tensor of its own. */
+/* Rows [first, first + n) of a matrix, or elements of a vector of floats, as a tensor of its own. */
 pome_weight pome_weight_slice(const pome_weight *w, int64_t first, int64_t n);
+/* The transpose of a matrix of floats that is stored by rows. */
+pome_weight pome_weight_transpose(const pome_weight *w);
 
 const uint8_t *pome_weight_row(const pome_weight *w, int64_t row);
 void pome_weight_decode(const pome_weight *w, int64_t row, float *out /* [n_cols] */);

@@ -1,6 +1,5 @@
-"""Conversion: a tiny checkpoint with stored results, its quantizations against coremltools, tiny random models of every
-family against Hugging Face's transformers, faults in the source, an interrupted conversion, and (slow) a real GGUF file
-against PyTorch."""
+"""Conversion: a tiny checkpoint with stored results, its quantizations against coremltools, faults in the source, an
+interrupted conversion, and (slow) a real GGUF file against PyTorch. The families are in test_convert_families.py."""
 import filecmp
 import importlib.util
 import json
@@ -222,98 +221,6 @@ def test_codes_of_coremltools(pome, checkpoint, tmp_path, quantize, block):
         np.testing.assert_array_equal(found[ours].val.reshape(w.shape), want, err_msg=ours)
         checked += 1
     assert checked == 18
-
-
-# ---- families, against transformers ----
-
-def tiny(**more):
-    return dict(hidden_size=64, intermediate_size=160, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-                vocab_size=384, max_position_embeddings=256, rms_norm_eps=1e-5, **more)
-
-
-LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
-YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
-FAMILIES = {
-    "llama": ("Llama", tiny()),
-    "llama-tied-biased": ("Llama", tiny(attention_bias=True, mlp_bias=True, tie_word_embeddings=True, head_dim=32)),
-    "llama-linear": ("Llama", tiny(rope_scaling=dict(rope_type="linear", factor=4.0))),
-    "llama-dynamic": ("Llama", tiny(rope_scaling=dict(rope_type="dynamic", factor=4.0))),
-    "llama3": ("Llama", tiny(rope_theta=500000.0, rope_scaling=LLAMA3)),
-    "llama-yarn": ("Llama", tiny(rope_scaling=YARN)),
-    "mistral": ("Mistral", tiny(sliding_window=None)),
-    "mistral-window": ("Mistral", tiny(sliding_window=24)),
-    "qwen2": ("Qwen2", tiny()),
-    "qwen3": ("Qwen3", tiny(head_dim=32)),
-    "gemma2": ("Gemma2", tiny(head_dim=32, sliding_window=24, query_pre_attn_scalar=48, attn_logit_softcapping=20.0,
-                              final_logit_softcapping=15.0)),
-    "gemma3": ("Gemma3Text", tiny(head_dim=32, sliding_window=24, query_pre_attn_scalar=48) |
-               dict(num_hidden_layers=7, num_key_value_heads=1)),
-    "phi3": ("Phi3", tiny(pad_token_id=0)),
-    "phi3-partial-longrope": ("Phi3", tiny(pad_token_id=0, partial_rotary_factor=0.5, original_max_position_embeddings=128,
-                                           rope_scaling=dict(type="longrope", short_factor=[1.0, 1.2, 1.5, 2.0],
-                                                             long_factor=[1.0, 2.0, 4.0, 8.0]))),
-}
-
-
-def make_model(family, folder):
-    """A random model, saved; its weights are exact in float16."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    kind, fields = FAMILIES[family]
-    torch.manual_seed(5)
-    config = getattr(transformers, kind + "Config")(**fields)
-    config._attn_implementation = "eager"
-    name = "Gemma3ForCausalLM" if kind == "Gemma3Text" else kind + "ForCausalLM"
-    model = getattr(transformers, name)(config).eval()
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            p.mul_(4 if p.ndim == 2 else 1)
-            if p.ndim == 1:
-                p.add_(torch.randn_like(p) * 0.2)
-            p.copy_(p.half().float())
-    model.save_pretrained(folder)
-    return model
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_family(pome, tmp_path, family):
-    torch = pytest.importorskip("torch")
-    model = make_model(family, tmp_path / "model")
-    ids = np.random.default_rng(3).integers(0, 384, 100).astype(np.int32)
-    with torch.no_grad():
-        want = model(torch.from_numpy(ids.astype(np.int64))[None]).logits[0].double().numpy()
-    out = tmp_path / "out.mlpackage"
-    convert(pome, tmp_path / "model", out, "--quantize", "none", "--context", 128)
-    with Model(out, "exact") as opened, Session(opened) as session:
-        whole = session.feed_all(ids)
-        session.clear()
-        session.append(ids[:37])
-        steps = [session.append(ids[i:i + 1]) for i in range(37, 60)]
-    assert np.abs(whole - want).max() <= 0.006 * want.std() * 2
-    assert np.sqrt(np.mean((whole - want) ** 2)) <= 0.003 * want.std()
-    assert np.abs(np.array(steps) - whole[37:60]).max() <= 0.003 * want.std()
-
-
-def test_dynamic_scaling_beyond_the_original(pome, tmp_path):
-    """As the step by step run of transformers: each new token is rotated for the length that it makes."""
-    torch = pytest.importorskip("torch")
-    FAMILIES["dynamic-short"] = ("Llama", tiny() | dict(max_position_embeddings=48,
-                                                        rope_scaling=dict(rope_type="dynamic", factor=4.0)))
-    model = make_model("dynamic-short", tmp_path / "model")
-    del FAMILIES["dynamic-short"]
-    ids = np.random.default_rng(4).integers(0, 384, 90).astype(np.int32)
-    with torch.no_grad():
-        step = model(torch.from_numpy(ids[:40].astype(np.int64))[None], use_cache=True)
-        want = [step.logits[0, -1].double().numpy()]
-        for i in range(40, 90):
-            step = model(torch.tensor([[int(ids[i])]]), past_key_values=step.past_key_values, use_cache=True)
-            want.append(step.logits[0, -1].double().numpy())
-    want = np.array(want)
-    out = tmp_path / "out.mlpackage"
-    assert json.loads(convert(pome, tmp_path / "model", out, "--quantize", "none").stdout)["context"] == 192
-    with Model(out, "exact") as opened, Session(opened) as session:
-        got = np.array([session.append(ids[:40])] + [session.append(ids[i:i + 1]) for i in range(40, 90)])
-    assert np.sqrt(np.mean((got - want) ** 2)) <= 0.003 * want.std()
 
 
 # ---- GGUF ----

@@ -6,8 +6,9 @@ import subprocess
 import numpy as np
 import pytest
 
+from family_models import make_model
 from pome_api import Model, Session
-from test_convert import CHECKPOINT, checkpoint, convert, make_model  # noqa: F401 (a fixture)
+from test_convert import CHECKPOINT, checkpoint, convert  # noqa: F401 (a fixture)
 
 FAMILIES = ["llama-tied-biased", "llama3", "mistral-window", "qwen3", "gemma2", "gemma3", "phi3"]
 

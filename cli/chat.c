@@ -167,6 +167,8 @@ static int answer_line(chat *c, const char *line)
         if (a.result.finish == POME_FINISH_CONTEXT)
             note(&c->run->args->common, "the context of %lld tokens is full; /reset makes room",
                  (long long)pome_llm_n_context(c->run->llm));
+        if (a.result.not_speculated)
+            note(&c->run->args->common, "--speculate is not used: %s", a.result.not_speculated);
         if (!add_message(c, "assistant", a.text ? a.text : ""))
             exit_status = fail_text("out of memory");
         if (c->run->args->stats && !c->run->args->common.json)

@@ -48,6 +48,8 @@ static const option options[] = {
      "Where the tokenizer is (inside the package, beside it, or in the Hub cache)"},
     {"function", 0, NULL, OPTION_TEXT, "NAME", AT(function), 0, 0, false, "Function of the package (its default)"},
     {"context", 0, NULL, OPTION_INT, "N", AT(context), 0, 1e9, true, "Hold N tokens at most; only lowers the model's limit"},
+    {"speculate", 0, NULL, OPTION_INT, "N", AT(speculate), 0, POME_SPECULATE_MAX, true,
+     "Guess up to N tokens ahead from the text so far and verify them at once, where that is faster; the answer stays the same (0: off)"},
     {"stats", 0, NULL, OPTION_FLAG, NULL, AT(stats), 0, 0, false, "Show load time, speed, memory and more on stderr"},
     OPTIONS_ENGINE(run_args, "fast"),
     OPTIONS_OUTPUT(run_args),
@@ -59,6 +61,7 @@ static const char *const examples[] = {
     "pome run model.mlpackage --interactive", "a conversation",
     "cat letter.txt | pome run model.mlpackage --system \"Summarize.\"", "prompt from standard input",
     "pome run model.mlpackage --raw --temperature 0 \"Once upon a time\"", "plain continuation, always the same",
+    "pome run model.mlpackage --speculate 16 \"Correct the spelling of: ...\"", "faster where the answer repeats the prompt",
     "pome run model.mlpackage --ids 1,2,3 --temperature 0 --print-ids --ignore-eos", "token ids in, token ids out; needs no tokenizer",
     NULL,
 };
@@ -151,6 +154,7 @@ pome_status run_answer(run_state *run, const int32_t *ids, size_t n_ids, answer 
     opts.max_new_tokens = args->max_new_tokens;
     opts.tokenizer = run->tokenizer;
     opts.ignore_eos = args->ignore_eos;
+    opts.speculate = args->speculate;
     opts.stop = args->stop.items;
     opts.n_stop = args->stop.n;
     opts.sink = take_token;
@@ -187,12 +191,17 @@ json_t *answer_json(const answer *a)
     json_t *document = json_pack("{s:o, s:o, s:s, s:I, s:I, s:I, s:I}", "text", text, "ids", ids, "finish_reason",
                                  pome_finish_name(r->finish), "prompt_tokens", (json_int_t)r->n_prompt, "reused_tokens",
                                  (json_int_t)r->n_reused, "new_tokens", (json_int_t)r->n_new, "seed", (json_int_t)run->seed);
+    if (document && run->args->speculate > 0) {
+        json_object_set_new(document, "drafted_tokens", json_integer(r->n_drafted));
+        json_object_set_new(document, "accepted_tokens", json_integer(r->n_accepted));
+    }
     if (document && run->args->stats) {
         json_t *source = run->tokenizer ? json_text(pome_tokenizer_source(run->tokenizer)) : json_null();
         json_object_set_new(document, "stats",
-                            json_pack("{s:f, s:f, s:f, s:I, s:o, s:o}", "load_s", run->load_s, "prompt_tokens_per_s",
+                            json_pack("{s:f, s:f, s:f, s:I, s:I, s:o, s:o}", "load_s", run->load_s, "prompt_tokens_per_s",
                                       rate(r->n_prompt - r->n_reused, r->prompt_s), "decode_tokens_per_s",
-                                      rate(r->n_new - 1, r->decode_s), "peak_memory_bytes",
+                                      rate(r->n_new - 1, r->decode_s), "decode_passes",
+                                      (json_int_t)r->n_passes, "peak_memory_bytes",
                                       (json_int_t)peak_memory_bytes(), "tokenizer", source, "contract",
                                       json_text(pome_llm_describe(run->llm))));
     }
@@ -208,6 +217,10 @@ void print_stats(const run_state *run, const pome_generate_result *r)
     fprintf(stderr, ", %.3f s, %.1f tokens/s\n", r->prompt_s, rate(r->n_prompt - r->n_reused, r->prompt_s));
     fprintf(stderr, "decode     %lld tokens, %.3f s, %.1f tokens/s, ended by %s\n", (long long)r->n_new, r->decode_s,
             rate(r->n_new - 1, r->decode_s), pome_finish_name(r->finish));
+    if (run->args->speculate > 0 && !r->not_speculated)
+        fprintf(stderr, "drafts     %lld tokens, %lld accepted (%.0f %%), %lld passes\n", (long long)r->n_drafted,
+                (long long)r->n_accepted, r->n_drafted > 0 ? 100.0 * (double)r->n_accepted / (double)r->n_drafted : 0.0,
+                (long long)r->n_passes);
     fprintf(stderr, "memory     %.1f MB at peak\n", (double)peak_memory_bytes() / 1e6);
     fprintf(stderr, "tokenizer  %s\n", run->tokenizer ? pome_tokenizer_source(run->tokenizer) : "none");
     fprintf(stderr, "contract   %s\n", pome_llm_describe(run->llm));
@@ -292,6 +305,8 @@ static int report(run_state *run, answer *a)
         return 1;
     if (a->result.finish == POME_FINISH_CONTEXT)
         note(&run->args->common, "the context of %lld tokens is full", (long long)pome_llm_n_context(run->llm));
+    if (a->result.not_speculated)
+        note(&run->args->common, "--speculate is not used: %s", a->result.not_speculated);
     if (run->args->stats && !run->args->common.json)
         print_stats(run, &a->result);
     if (interrupt_happened())

@@ -10,7 +10,7 @@
 
 typedef struct run_args {
     common_args common;
-    int64_t max_new_tokens, top_k, seed, context;
+    int64_t max_new_tokens, top_k, seed, context, speculate;
     double temperature, top_p, min_p, repeat_penalty;
     option_list stop;
     const char *system, *prompt, *ids, *tokenizer, *function;

@@ -37,12 +37,19 @@ typedef struct pome_generate_opts {
     size_t n_stop;
     pome_generate_sink *sink;        /* may be NULL */
     void *sink_arg;
+    int64_t speculate;               /* guess at most so many tokens ahead from the text so far, and verify them in one
+                                      * pass: the same answer in fewer passes. 0: off; at most POME_SPECULATE_MAX */
 } pome_generate_opts;
+
+#define POME_SPECULATE_MAX 127
 
 typedef struct pome_generate_result {
     pome_finish finish;
     int64_t n_prompt, n_reused, n_new; /* tokens; n_new counts the EOS id too */
     double prompt_s, decode_s;         /* seconds of feeding the prompt, and of all that followed */
+    int64_t n_passes;                  /* of the model after the prompt */
+    int64_t n_drafted, n_accepted;     /* tokens that were guessed and verified, and those of them that were right */
+    const char *not_speculated;        /* why `speculate` was not followed; NULL: it was, or was 0 */
 } pome_generate_result;
 
 POME_API void pome_generate_opts_default(pome_generate_opts *opts);
@@ -50,7 +57,9 @@ POME_API void pome_generate_opts_default(pome_generate_opts *opts);
 /* Feeds prompt[0..n_prompt) (whole timeline; what is cached is reused), then picks and feeds one id at a time.
  * Stop strings are looked for in the text, across ids; the match and what follows never reach the sink.
  * Cancelling is no error: result->finish tells. Errors: those of pome_llm_session_feed; UNSUPPORTED if all
- * logits are NaN or infinite; ARG for stop strings without a tokenizer. */
+ * logits are NaN or infinite; ARG for stop strings without a tokenizer.
+ * Speculation changes no answer: the sampler sees the same rows of logits in the same order. Drafts are only made
+ * where they are likely to pay, and the cache must be able to go back (else result->not_speculated says so). */
 POME_API POME_NODISCARD pome_status pome_generate(pome_llm_session *session, pome_sampler *sampler,
                                                   const int32_t *prompt, int64_t n_prompt,
                                                   const pome_generate_opts *opts, pome_generate_result *result,

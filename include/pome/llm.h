@@ -51,6 +51,17 @@ POME_API POME_NODISCARD pome_status pome_llm_session_feed(pome_llm_session *sess
 /* Appends n tokens to the timeline; otherwise as feed. */
 POME_API POME_NODISCARD pome_status pome_llm_session_append(pome_llm_session *session, const int32_t *ids, int64_t n,
                                                             const float **logits, pome_error *err);
+/* As append, with the logits after each of the last n_rows of them: fp32 [n_rows, n_vocab]. The model's head is computed
+ * for the passes that hold these rows.
+ * Errors: also UNSUPPORTED if the model gives logits for the last token alone. */
+POME_API POME_NODISCARD pome_status pome_llm_session_append_rows(pome_llm_session *session, const int32_t *ids, int64_t n,
+                                                                 int64_t n_rows, const float **logits, pome_error *err);
+/* Makes room for the logits of n_rows, so that append_rows of as many tokens allocates nothing. */
+POME_API POME_NODISCARD pome_status pome_llm_session_reserve_rows(pome_llm_session *session, int64_t n_rows,
+                                                                  pome_error *err);
+/* Cuts the timeline to its first n tokens; nothing is computed, what follows overwrites the rows of the cache.
+ * Errors: ARG if there are fewer, UNSUPPORTED if the cache cannot go back (rows that are not addressed by position). */
+POME_API POME_NODISCARD pome_status pome_llm_session_rewind(pome_llm_session *session, int64_t n, pome_error *err);
 /* Logits of every fed position of this call: fp32 [n - *n_reused, n_vocab] (tests, perplexity). */
 POME_API POME_NODISCARD pome_status pome_llm_session_feed_all(pome_llm_session *session, const int32_t *ids, int64_t n,
                                                               const float **logits, int64_t *n_reused, pome_error *err);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "llm/session.h"
+#include "llm/speculate.h"
 
 /* Text that may be the begin of a stop string, and the whole that the sink has not seen. */
 typedef struct held_text {
@@ -20,7 +21,15 @@ typedef struct generator {
     pome_text_stream *stream; /* NULL without a tokenizer */
     held_text held;
     int32_t *history; /* [n_context]: the timeline */
-    int64_t n_history, n_context;
+    int64_t n_history, n_context, n_vocab;
+    /* Speculation: the last pass took its first token and n_draft drafted ones. */
+    pome_drafter *drafter;
+    bool is_bold;                /* see pome_generate_with_drafter */
+    pome_speculator *speculator; /* NULL: plain steps */
+    int32_t *pass;               /* [1 + opts->speculate] */
+    int64_t n_draft, at_row;     /* at_row: the row that was picked from last */
+    const float *rows;           /* [1 + n_draft, n_vocab] */
+    double pass_s;
 } generator;
 
 void pome_generate_opts_default(pome_generate_opts *opts)
@@ -140,7 +149,6 @@ static pome_status finish_text(generator *g, pome_generate_result *result, pome_
     return POME_OK;
 }
 
-/* One new id. *is_done: result->finish is set. */
 /* A sampler passes over what is not finite, so a fault in some logits alone would go unseen. -inf bans a token. */
 static pome_status check_logits(const generator *g, const float *logits, int64_t n_vocab, pome_error *err)
 {
@@ -151,6 +159,56 @@ static pome_status check_logits(const generator *g, const float *logits, int64_t
     return POME_OK;
 }
 
+/* Tells the speculator how the last pass did. is_over: the answer ended on its current row. */
+static void settle_pass(generator *g, bool is_over)
+{
+    int64_t n_seen = g->at_row < g->n_draft && !is_over ? g->at_row + 1 : g->at_row;
+    if (g->pass_s > 0.0)
+        pome_speculator_learn(g->speculator, g->pass_s, g->at_row, n_seen);
+    g->pass_s = 0.0;
+}
+
+/* Logits after `id`, the last of the history, from a pass that also verifies what is likely to follow. */
+static pome_status speculate(generator *g, int32_t id, const float **logits, pome_generate_result *result,
+                             pome_error *err)
+{
+    const int32_t *draft = NULL;
+    int64_t n_left = g->opts->max_new_tokens < 0 ? INT64_MAX : g->opts->max_new_tokens - result->n_new;
+    int64_t n_max = g->opts->speculate < n_left - 1 ? g->opts->speculate : n_left - 1;
+    settle_pass(g, false);
+    POME_TRY(pome_llm_session_rewind(g->session, g->n_history - 1, err));
+    n_max = pome_llm_session_max_draft(g->session, 1 + n_max) - 1;
+    POME_TRY(pome_speculator_draft(g->speculator, g->history, g->n_history, n_max, &draft, &g->n_draft, err));
+    g->pass[0] = id;
+    if (g->n_draft > 0)
+        memcpy(g->pass + 1, draft, (size_t)g->n_draft * sizeof *draft);
+    g->at_row = 0;
+    result->n_drafted += g->n_draft;
+    double start = now_s();
+    if (g->n_draft > 0)
+        POME_TRY(pome_llm_session_append_rows(g->session, g->pass, 1 + g->n_draft, 1 + g->n_draft, &g->rows, err));
+    else
+        POME_TRY(pome_llm_session_append(g->session, g->pass, 1, &g->rows, err));
+    g->pass_s = now_s() - start;
+    *logits = g->rows;
+    return POME_OK;
+}
+
+static pome_status feed_id(generator *g, int32_t id, const float **logits, pome_generate_result *result, pome_error *err)
+{
+    if (g->speculator && g->at_row < g->n_draft && g->pass[1 + g->at_row] == id) {
+        g->at_row++;
+        result->n_accepted++;
+        *logits = g->rows + g->at_row * g->n_vocab;
+        return POME_OK;
+    }
+    result->n_passes++;
+    if (g->speculator)
+        return speculate(g, id, logits, result, err);
+    return pome_llm_session_append(g->session, &id, 1, logits, err);
+}
+
+/* One new id. *is_done: result->finish is set. */
 static pome_status step(generator *g, pome_sampler *sampler, const float **logits, pome_generate_result *result,
                         bool *is_done, pome_error *err)
 {
@@ -161,7 +219,7 @@ static pome_status step(generator *g, pome_sampler *sampler, const float **logit
         result->finish = POME_FINISH_LENGTH;
         return POME_OK;
     }
-    POME_TRY(check_logits(g, *logits, pome_llm_n_vocab(pome_llm_session_engine(g->session)), err));
+    POME_TRY(check_logits(g, *logits, g->n_vocab, err));
     int32_t id = pome_sampler_pick(sampler, *logits, g->history, g->n_history);
     if (id < 0)
         return pome_fail(err, POME_ERR_UNSUPPORTED, "no logit after %lld tokens is finite", (long long)g->n_history);
@@ -185,7 +243,33 @@ static pome_status step(generator *g, pome_sampler *sampler, const float **logit
     }
     g->history[g->n_history++] = id;
     *is_done = false;
-    return pome_llm_session_append(g->session, &id, 1, logits, err);
+    return feed_id(g, id, logits, result, err);
+}
+
+/* After the prompt, when it is known how the cache works. */
+static pome_status start_speculation(generator *g, pome_generate_result *result, pome_error *err)
+{
+    int64_t n = g->opts->speculate;
+    if (n == 0)
+        return POME_OK;
+    if (!pome_llm_session_can_rewind(g->session)) {
+        result->not_speculated = g->n_history > 1 ? "the model's cache cannot go back" : "the prompt is one token";
+        return POME_OK;
+    }
+    n = n < g->n_context - 1 ? n : g->n_context - 1;
+    POME_TRY(pome_llm_session_reserve_rows(g->session, 1 + n, err));
+    g->pass = malloc((size_t)(1 + n) * sizeof *g->pass);
+    if (!g->pass)
+        return pome_fail_nomem(err, (size_t)(1 + n) * sizeof *g->pass, "speculation");
+    return pome_speculator_create(&g->speculator, g->drafter, n, g->is_bold, err);
+}
+
+static void stop_speculation(generator *g)
+{
+    if (g->speculator && pome_llm_session_n_tokens(g->session) > g->n_history) /* drafts that nobody asked about */
+        (void)!pome_llm_session_rewind(g->session, g->n_history, NULL);
+    pome_speculator_destroy(&g->speculator);
+    free(g->pass);
 }
 
 static pome_status run(generator *g, pome_sampler *sampler, const int32_t *prompt, int64_t n_prompt,
@@ -197,6 +281,9 @@ static pome_status run(generator *g, pome_sampler *sampler, const int32_t *promp
     pome_status status = pome_llm_session_feed(g->session, prompt, n_prompt, &logits, err);
     result->n_reused = pome_llm_session_n_reused(g->session);
     result->prompt_s = now_s() - start;
+    if (status == POME_OK)
+        status = start_speculation(g, result, err);
+    start = now_s();
     while (status == POME_OK && !is_done)
         status = step(g, sampler, &logits, result, &is_done, err);
     if (status == POME_ERR_CANCELLED) {
@@ -205,16 +292,21 @@ static pome_status run(generator *g, pome_sampler *sampler, const int32_t *promp
     }
     if (status == POME_OK)
         status = finish_text(g, result, err);
-    result->decode_s = now_s() - start - result->prompt_s;
+    result->decode_s = now_s() - start;
     return status;
 }
 
-pome_status pome_generate(pome_llm_session *session, pome_sampler *sampler, const int32_t *prompt, int64_t n_prompt,
-                          const pome_generate_opts *opts, pome_generate_result *result, pome_error *err)
+pome_status pome_generate_with_drafter(pome_llm_session *session, pome_sampler *sampler, const int32_t *prompt,
+                                       int64_t n_prompt, const pome_generate_opts *opts, pome_drafter *drafter,
+                                       bool is_bold, pome_generate_result *result, pome_error *err)
 {
-    generator g = {.session = session, .opts = opts, .n_history = n_prompt};
+    generator g = {.session = session, .opts = opts, .n_history = n_prompt, .drafter = drafter, .is_bold = is_bold};
     pome_generate_result made = {.n_prompt = n_prompt};
     g.n_context = pome_llm_n_context(pome_llm_session_engine(session));
+    g.n_vocab = pome_llm_n_vocab(pome_llm_session_engine(session));
+    if (opts->speculate < 0 || opts->speculate > POME_SPECULATE_MAX)
+        return pome_fail(err, POME_ERR_ARG, "drafts of %lld tokens, %d is the most", (long long)opts->speculate,
+                         POME_SPECULATE_MAX);
     if (opts->n_stop > 0 && !opts->tokenizer)
         return pome_fail(err, POME_ERR_ARG, "stop strings need a tokenizer");
     if (n_prompt > g.n_context)
@@ -231,11 +323,25 @@ pome_status pome_generate(pome_llm_session *session, pome_sampler *sampler, cons
         status = pome_text_stream_create(&g.stream, opts->tokenizer, !opts->keep_special, err);
     if (status == POME_OK)
         status = run(&g, sampler, prompt, n_prompt, &made, err);
+    stop_speculation(&g);
     pome_llm_session_take_cancel(session); /* one that came too late must not stop the next answer */
     pome_text_stream_destroy(&g.stream);
     free(g.held.data);
     free(g.history);
     if (status == POME_OK)
         *result = made;
+    return status;
+}
+
+pome_status pome_generate(pome_llm_session *session, pome_sampler *sampler, const int32_t *prompt, int64_t n_prompt,
+                          const pome_generate_opts *opts, pome_generate_result *result, pome_error *err)
+{
+    pome_drafter *drafter = NULL;
+    int64_t n_context = pome_llm_n_context(pome_llm_session_engine(session));
+    if (opts->speculate > 0)
+        POME_TRY(pome_ngram_drafter_create(&drafter, n_context, err));
+    pome_status status =
+        pome_generate_with_drafter(session, sampler, prompt, n_prompt, opts, drafter, false, result, err);
+    pome_drafter_destroy(&drafter);
     return status;
 }

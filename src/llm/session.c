@@ -44,8 +44,10 @@ struct pome_llm_session {
     row_kind row_kind;
     bool has_logits;            /* `logits` belong to the last token */
     float *logits;              /* [n_vocab] */
-    float *all_logits;          /* [n_all, n_vocab] */
-    int64_t n_all;
+    float *row_logits;          /* [n_row_room, n_vocab] */
+    int64_t n_row_room;
+    int64_t n_written;          /* rows of the cache that were written since it was cleared */
+    int64_t n_cache_rows;       /* of the smallest cache whose rows are addressed by position */
     atomic_bool is_cancelled;
 };
 
@@ -120,14 +122,15 @@ static pome_status reserve(pome_predictor *predictor, const pome_llm *llm, int64
     return status;
 }
 
-static pome_status create_predictor(pome_predictor **out, pome_llm *llm, bool is_last_row, pome_error *err)
+static pome_status create_predictor(pome_predictor **out, pome_llm *llm, bool is_last_row, int64_t n_rows,
+                                    pome_error *err)
 {
     pome_predictor_opts opts;
     pome_predictor_opts_default(&opts);
     opts.last_row_output = is_last_row ? llm->contract.logits : -1;
     pome_predictor *predictor = NULL;
     POME_TRY(pome_predictor_create(&predictor, llm->model, llm->contract.function->name, &opts, err));
-    pome_status status = reserve(predictor, llm, max_rows(llm), err);
+    pome_status status = reserve(predictor, llm, n_rows, err);
     if (status != POME_OK) {
         pome_predictor_destroy(&predictor);
         return status;
@@ -292,8 +295,8 @@ static bool may_pad(const pome_llm *llm)
 static pome_status create_predictors(pome_llm_session *s, pome_llm *llm, pome_error *err)
 {
     if (!pads_every_pass(llm))
-        POME_TRY(create_predictor(&s->last_row, llm, true, err));
-    return may_pad(llm) || !s->last_row ? create_predictor(&s->all_rows, llm, false, err) : POME_OK;
+        POME_TRY(create_predictor(&s->last_row, llm, true, s->max_rows, err));
+    return may_pad(llm) || !s->last_row ? create_predictor(&s->all_rows, llm, false, s->max_rows, err) : POME_OK;
 }
 
 static pome_status init_session(pome_llm_session *s, pome_error *err)
@@ -340,7 +343,7 @@ void pome_llm_session_destroy(pome_llm_session **session)
     reset_inputs(&s->in);
     free(s->timeline);
     free(s->logits);
-    free(s->all_logits);
+    free(s->row_logits);
     free(s);
     *session = NULL;
 }
@@ -375,7 +378,7 @@ void pome_llm_session_clear(pome_llm_session *s)
     if (s->state)
         pome_state_clear(s->state);
     s->is_state_fresh = true;
-    s->n_tokens = 0;
+    s->n_tokens = s->n_written = 0;
     s->has_logits = false;
 }
 
@@ -405,17 +408,22 @@ static bool is_slice_zero(const pome_tensor *t, int32_t axis, int64_t index)
 
 /* Both layouts have the same interface and differ only inside the graph, so the state is looked at after its
  * first pass: a cache addressed by position has an axis that is written at its start and still zero at its end. A
- * right-aligned one is the other way round; whatever is neither is treated alike and fed again from the start. */
+ * right-aligned one is the other way round; whatever is neither is treated alike and fed again from the start. The
+ * length of that axis tells how many rows there are: a cache shorter than the context can only be a ring. */
 static pome_cache_layout detect_layout(pome_llm_session *s, pome_pass pass)
 {
+    s->n_cache_rows = INT64_MAX;
     for (uint32_t i = 0; i < s->llm->contract.function->n_states; i++) {
         const pome_tensor *t = pome_state_tensor(s->state, i);
-        bool is_by_position = false;
+        int64_t n_rows = 0;
         for (int32_t axis = 0; axis < t->rank && pome_tensor_is_contiguous(t); axis++)
-            is_by_position |= t->shape[axis] > pass.n_rows && !is_slice_zero(t, axis, 0) &&
-                              is_slice_zero(t, axis, t->shape[axis] - 1);
-        if (!is_by_position)
+            if (t->shape[axis] > pass.n_rows && t->shape[axis] > n_rows && !is_slice_zero(t, axis, 0) &&
+                is_slice_zero(t, axis, t->shape[axis] - 1))
+                n_rows = t->shape[axis];
+        if (n_rows == 0)
             return pass.n_rows < s->llm->contract.context ? POME_CACHE_MOVING : POME_CACHE_UNKNOWN;
+        if (n_rows < s->n_cache_rows)
+            s->n_cache_rows = n_rows;
     }
     return POME_CACHE_BY_POSITION;
 }
@@ -472,11 +480,18 @@ static pome_status check_ids(const pome_llm *llm, const int32_t *ids, int64_t n,
     return POME_OK;
 }
 
+/* A ring that has gone round has lost the rows that going back would need. */
+static pome_cache_layout layout_now(const pome_llm_session *s)
+{
+    bool is_lost = s->layout == POME_CACHE_BY_POSITION && s->n_written > s->n_cache_rows;
+    return is_lost ? POME_CACHE_MOVING : s->layout;
+}
+
 static pome_status choose_predictor(pome_llm_session *s, bool needs_all, pome_predictor **out, pome_error *err)
 {
     pome_predictor **slot = needs_all || pads_every_pass(s->llm) ? &s->all_rows : &s->last_row;
     if (!*slot)
-        POME_TRY(create_predictor(slot, s->llm, slot == &s->last_row, err));
+        POME_TRY(create_predictor(slot, s->llm, slot == &s->last_row, s->max_rows, err));
     *out = *slot;
     return POME_OK;
 }
@@ -486,6 +501,8 @@ static pome_status check_layout(pome_llm_session *s, pome_pass pass, pome_error 
     if (s->state && s->is_state_fresh && pass.begin == 0)
         s->layout = detect_layout(s, pass);
     s->is_state_fresh = false;
+    if (pass.begin + pass.n_rows > s->n_written)
+        s->n_written = pass.begin + pass.n_rows;
     if (s->layout == POME_CACHE_BY_POSITION || !s->state || pass.n_real == pass.n_rows)
         return POME_OK;
     return pome_fail(err, POME_ERR_UNSUPPORTED,
@@ -493,8 +510,8 @@ static pome_status check_layout(pome_llm_session *s, pome_pass pass, pome_error 
                      (long long)pass.n_real, (long long)pass.n_rows);
 }
 
-/* Feeds timeline[n_tokens..n); rows from position n_reused on go to all_logits if that is wanted. */
-static pome_status advance(pome_llm_session *s, int64_t n, bool wants_all, int64_t n_reused, pome_error *err)
+/* Feeds timeline[n_tokens..n); the logits of rows from position first_row on go to row_logits. */
+static pome_status advance(pome_llm_session *s, int64_t n, int64_t first_row, pome_error *err)
 {
     const pome_contract *c = &s->llm->contract;
     s->has_logits = false;
@@ -503,33 +520,33 @@ static pome_status advance(pome_llm_session *s, int64_t n, bool wants_all, int64
             return pome_fail(err, POME_ERR_CANCELLED, "stopped after %lld of %lld tokens", (long long)s->n_tokens,
                              (long long)n);
         pome_pass pass = c->kind->plan(c, s->n_tokens, n, s->llm->block);
-        bool is_final = pass.begin + pass.n_real == n;
+        int64_t end = pass.begin + pass.n_real, begin = pass.begin > first_row ? pass.begin : first_row;
+        bool is_final = end == n, wants_rows = begin < end;
         pome_predictor *predictor = NULL;
-        POME_TRY(choose_predictor(s, wants_all || (is_final && pass.n_real < pass.n_rows), &predictor, err));
+        POME_TRY(choose_predictor(s, wants_rows || (is_final && pass.n_real < pass.n_rows), &predictor, err));
         POME_TRY(run_pass(predictor, s->state, c, pass, s->timeline, &s->in, err));
         POME_TRY(check_layout(s, pass, err));
         const pome_tensor *out = pome_predictor_output(predictor, (uint32_t)c->logits);
         int64_t n_rows = 0;
-        if (wants_all || is_final)
+        if (wants_rows || is_final)
             POME_TRY(count_rows(s, out, pass, &n_rows, err));
-        if (wants_all && n_rows < pass.n_rows)
+        if (wants_rows && n_rows < pass.n_rows)
             return pome_fail(err, POME_ERR_UNSUPPORTED, "the model gives logits for the last token only");
-        int64_t begin = pass.begin > n_reused ? pass.begin : n_reused;
-        for (int64_t i = begin; wants_all && i < pass.begin + pass.n_real; i++)
-            POME_TRY(read_row(s, out, i - pass.begin, s->all_logits + (i - n_reused) * s->llm->n_vocab, err));
+        for (int64_t i = begin; i < end; i++)
+            POME_TRY(read_row(s, out, i - pass.begin, s->row_logits + (i - first_row) * s->llm->n_vocab, err));
         if (is_final)
             POME_TRY(read_row(s, out, n_rows == 1 ? 0 : pass.n_real - 1, s->logits, err));
-        s->n_tokens = pass.begin + pass.n_real;
+        s->n_tokens = end;
     }
     s->has_logits = true;
     return POME_OK;
 }
 
 /* A failed pass may have written rows after n_tokens. They do no harm where rows are addressed by position. */
-static pome_status advance_or_recover(pome_llm_session *s, int64_t n, bool wants_all, int64_t n_reused, pome_error *err)
+static pome_status advance_or_recover(pome_llm_session *s, int64_t n, int64_t first_row, pome_error *err)
 {
-    pome_status status = advance(s, n, wants_all, n_reused, err);
-    if (status != POME_OK && status != POME_ERR_CANCELLED && s->state && s->layout != POME_CACHE_BY_POSITION)
+    pome_status status = advance(s, n, first_row, err);
+    if (status != POME_OK && status != POME_ERR_CANCELLED && s->state && layout_now(s) != POME_CACHE_BY_POSITION)
         pome_llm_session_clear(s);
     return status;
 }
@@ -541,8 +558,8 @@ static void sync_timeline(pome_llm_session *s, const int32_t *ids, int64_t n)
     while (n_keep < s->n_tokens && n_keep < n - 1 && s->timeline[n_keep] == ids[n_keep])
         n_keep++;
     const pome_contract *c = &s->llm->contract;
-    n_keep = c->kind->rewind(c, s->layout, s->n_tokens, n_keep);
-    if (n_keep == 0 && s->n_tokens > 0 && s->layout != POME_CACHE_BY_POSITION)
+    n_keep = c->kind->rewind(c, layout_now(s), s->n_tokens, n_keep);
+    if (n_keep == 0 && s->n_tokens > 0 && layout_now(s) != POME_CACHE_BY_POSITION)
         pome_llm_session_clear(s);
     s->n_tokens = s->n_reused = n_keep;
     memcpy(s->timeline + n_keep, ids + n_keep, (size_t)(n - n_keep) * sizeof *ids);
@@ -556,22 +573,105 @@ pome_status pome_llm_session_feed(pome_llm_session *s, const int32_t *ids, int64
     s->n_reused = n;
     if (!is_same) {
         sync_timeline(s, ids, n);
-        POME_TRY(advance_or_recover(s, n, false, 0, err));
+        POME_TRY(advance_or_recover(s, n, n, err));
     }
     *logits = s->logits;
     return POME_OK;
 }
 
+static pome_status append(pome_llm_session *s, const int32_t *ids, int64_t n, int64_t n_rows, pome_error *err)
+{
+    int64_t n_before = s->n_tokens;
+    s->n_reused = n_before;
+    memcpy(s->timeline + n_before, ids, (size_t)n * sizeof *ids);
+    return advance_or_recover(s, n_before + n, n_before + n - n_rows, err);
+}
+
 pome_status pome_llm_session_append(pome_llm_session *s, const int32_t *ids, int64_t n, const float **logits,
                                     pome_error *err)
 {
-    int64_t n_before = s->n_tokens;
-    POME_TRY(check_ids(s->llm, ids, n, n_before, err));
-    s->n_reused = n_before;
-    memcpy(s->timeline + n_before, ids, (size_t)n * sizeof *ids);
-    POME_TRY(advance_or_recover(s, n_before + n, false, 0, err));
+    POME_TRY(check_ids(s->llm, ids, n, s->n_tokens, err));
+    POME_TRY(append(s, ids, n, 0, err));
     *logits = s->logits;
     return POME_OK;
+}
+
+static pome_status make_row_room(pome_llm_session *s, int64_t n_rows, pome_error *err)
+{
+    size_t size = 0;
+    float *grown = NULL;
+    if (n_rows <= s->n_row_room)
+        return POME_OK;
+    if (pome_mul_size((size_t)n_rows, (size_t)s->llm->n_vocab * sizeof *grown, &size))
+        grown = realloc(s->row_logits, size);
+    if (!grown)
+        return pome_fail_nomem(err, size, "logits of several rows");
+    s->row_logits = grown;
+    s->n_row_room = n_rows;
+    return POME_OK;
+}
+
+pome_status pome_llm_session_reserve_rows(pome_llm_session *s, int64_t n_rows, pome_error *err)
+{
+    if (n_rows < 1 || n_rows > s->llm->context)
+        return pome_fail(err, POME_ERR_LIMIT, "logits of %lld rows, the context is %lld", (long long)n_rows,
+                         (long long)s->llm->context);
+    POME_TRY(make_row_room(s, n_rows, err));
+    int64_t n_pass = s->llm->contract.kind == &pome_contract_nocache || n_rows > s->max_rows ? s->max_rows : n_rows;
+    if (!s->all_rows)
+        return create_predictor(&s->all_rows, s->llm, false, n_pass, err);
+    return may_pad(s->llm) || pads_every_pass(s->llm) ? POME_OK : reserve(s->all_rows, s->llm, n_pass, err);
+}
+
+pome_status pome_llm_session_append_rows(pome_llm_session *s, const int32_t *ids, int64_t n, int64_t n_rows,
+                                         const float **logits, pome_error *err)
+{
+    POME_TRY(check_ids(s->llm, ids, n, s->n_tokens, err));
+    if (n_rows < 1 || n_rows > n)
+        return pome_fail(err, POME_ERR_ARG, "logits of %lld rows of %lld tokens", (long long)n_rows, (long long)n);
+    POME_TRY(make_row_room(s, n_rows, err));
+    POME_TRY(append(s, ids, n, n_rows, err));
+    *logits = s->row_logits;
+    return POME_OK;
+}
+
+pome_status pome_llm_session_rewind(pome_llm_session *s, int64_t n, pome_error *err)
+{
+    const pome_contract *c = &s->llm->contract;
+    if (n < 0 || n > s->n_tokens)
+        return pome_fail(err, POME_ERR_ARG, "going back to %lld of %lld tokens", (long long)n, (long long)s->n_tokens);
+    if (n == s->n_tokens)
+        return POME_OK;
+    if (n > 0 && c->kind->rewind(c, layout_now(s), s->n_tokens, n) != n)
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "the cache does not keep row i at position i: it cannot go back");
+    if (n == 0)
+        pome_llm_session_clear(s);
+    s->n_tokens = n;
+    s->has_logits = false;
+    return POME_OK;
+}
+
+bool pome_llm_session_can_rewind(const pome_llm_session *s)
+{
+    const pome_contract *c = &s->llm->contract;
+    return s->n_tokens > 1 && c->kind->rewind(c, layout_now(s), s->n_tokens, s->n_tokens - 1) == s->n_tokens - 1;
+}
+
+int64_t pome_llm_session_max_draft(const pome_llm_session *s, int64_t n)
+{
+    const pome_contract *c = &s->llm->contract;
+    int64_t room = s->llm->context - s->n_tokens;
+    if (c->kind->rewind(c, layout_now(s), s->n_tokens + 1, s->n_tokens) != s->n_tokens)
+        return 1;
+    if (s->state && s->n_cache_rows - s->n_tokens < room)
+        room = s->n_cache_rows - s->n_tokens;
+    for (n = n < room ? n : room; n > 1; n--) {
+        pome_pass pass = c->kind->plan(c, s->n_tokens, s->n_tokens + n, s->llm->block);
+        bool fits_state = !s->state || pass.begin + pass.n_rows <= s->n_cache_rows;
+        if (fits_state && pass.begin + pass.n_real == s->n_tokens + n)
+            return n;
+    }
+    return 1;
 }
 
 pome_status pome_llm_session_feed_all(pome_llm_session *s, const int32_t *ids, int64_t n, const float **logits,
@@ -580,18 +680,9 @@ pome_status pome_llm_session_feed_all(pome_llm_session *s, const int32_t *ids, i
     POME_TRY(check_ids(s->llm, ids, n, 0, err));
     sync_timeline(s, ids, n);
     int64_t n_kept = s->n_tokens;
-    if (n - n_kept > s->n_all) {
-        size_t size = 0;
-        float *grown = NULL;
-        if (pome_mul_size((size_t)(n - n_kept), (size_t)s->llm->n_vocab * sizeof *grown, &size))
-            grown = realloc(s->all_logits, size);
-        if (!grown)
-            return pome_fail_nomem(err, size, "logits of all rows");
-        s->all_logits = grown;
-        s->n_all = n - n_kept;
-    }
-    POME_TRY(advance_or_recover(s, n, true, n_kept, err));
-    *logits = s->all_logits;
+    POME_TRY(make_row_room(s, n - n_kept, err));
+    POME_TRY(advance_or_recover(s, n, n_kept, err));
+    *logits = s->row_logits;
     *n_reused = n_kept;
     return POME_OK;
 }

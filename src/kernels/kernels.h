@@ -89,6 +89,11 @@ typedef struct pome_kernels {
     /* c[m][n] = or += sum_k a[m][k] * b[k][n]; here each element takes k in turn, from 0 or from c. */
     void (*gemm_nn_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
                         size_t n, size_t k, bool accumulate);
+    /* Both with b in half, converted as it is read: for few rows of a. */
+    void (*gemm_nt_f16)(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
+                        size_t n, size_t k, bool accumulate);
+    void (*gemm_nn_f16)(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
+                        size_t n, size_t k, bool accumulate);
     /* y[n] = sum_k x[k] * w[n][k], rows ldw elements apart */
     void (*gemv_f16)(float *y, const float *x, const uint16_t *w, size_t ldw, size_t n, size_t k);
     /* The same with weights half(scale * code): row n has k/2 bytes of codes at codes + n * k/2 and k/block scales

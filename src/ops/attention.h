@@ -13,7 +13,8 @@ typedef struct pome_attention {
     const pome_tensor *key;   /* [B.., S, E]; the last batch axis is that of query divided by `groups` */
     const pome_tensor *value; /* [B.., S, EV] */
     const pome_tensor *mask;  /* NULL, or broadcast to [B.., L, S] */
-    float *out;               /* [B.., L, EV] contiguous */
+    float *out;               /* [B.., L, EV] contiguous, or with rows_first [.., L, heads, EV] */
+    bool rows_first;          /* heads inside of rows: what a transpose of the last batch axis and L gives */
     int64_t groups;           /* query heads that share one key and value head, at least 1 */
     bool masked_row_nan;      /* a row that attends to nothing: NaN, else zeros */
 } pome_attention;

@@ -3,7 +3,7 @@
 
 #include "op_test.h"
 
-enum { MAX = 60000, MAX_KEYS = 300 };
+enum { MAX = 60000, MAX_KEYS = 800 };
 static double want[MAX];
 
 /* softmax(q k^T / sqrt(E) + mask) v in double; `groups` query heads per key head (the last batch axis). A row that
@@ -179,6 +179,49 @@ static void test_pieces(void **unused)
     pome_tensor_reset(&mask);
 }
 
+/* The lowest half shuts a key out as -infinity does, to the bit, even where the key would be NaN or its score huge; a
+ * long row is cut into blocks that many threads share; and a window leaves whole blocks out at either end. */
+static void test_closed_keys(void **unused)
+{
+    (void)unused;
+    enum { HEADS = 4, LENGTH = 3, KEYS = 700, WIDTH = 24 };
+    setup s = {.rank = 4, .shape = {1, HEADS, LENGTH, WIDTH}, .keys = KEYS, .width_v = WIDTH, .groups = 2};
+    pome_tensor q, k, v, mask = op_test_tensor(POME_DTYPE_F16, 4, (int64_t[]){1, 1, LENGTH, KEYS}, -2, 2);
+    make_qkv(&s, POME_DTYPE_F16, &q, &k, &v);
+    for (int64_t i = 0; i < LENGTH; i++)
+        for (int64_t j = 0; j < KEYS; j++) {
+            if (i != 1)
+                op_test_set(&mask, i * KEYS + j, 0); /* row 1 keeps its random mask inside the window */
+            if (j < 150 || j > 600 + i)
+                op_test_set(&mask, i * KEYS + j, -INFINITY);
+        }
+    reference(&q, &k, &v, &mask, 2, 0);
+    op_test *t = op_test_begin(POME_OP_pome_grouped_attention, POME_OPSET_IOS18);
+    add_inputs(t, &q, &k, &v, &mask);
+    op_test_const_int(t, "groups", 2);
+    assert_int_equal(op_test_run(t), POME_OK);
+    op_test_expect(t, 0, want, 1e-5, 2e-6);
+    pome_tensor first;
+    assert_int_equal(pome_tensor_clone(&first, op_test_out(t, 0), NULL), POME_OK);
+    for (int64_t i = 0; i < LENGTH * KEYS; i++)
+        if (op_test_at(&mask, i) == -INFINITY)
+            op_test_set(&mask, i, -65504);
+    op_test_set(&k, 10 * WIDTH, NAN); /* in a block that no row needs */
+    for (int64_t c = 0; c < WIDTH; c++)
+        op_test_set(&k, 640 * WIDTH + c, 60000); /* in a block that the rows need in part */
+    assert_int_equal(op_test_run(t), POME_OK);
+    for (int64_t i = 0; i < HEADS * LENGTH * WIDTH; i++)
+        if (op_test_at(op_test_out(t, 0), i) != op_test_at(&first, i))
+            fail_msg("element %lld: %.9g, was %.9g", (long long)i, op_test_at(op_test_out(t, 0), i),
+                     op_test_at(&first, i));
+    op_test_end(t);
+    pome_tensor_reset(&first);
+    pome_tensor_reset(&q);
+    pome_tensor_reset(&k);
+    pome_tensor_reset(&v);
+    pome_tensor_reset(&mask);
+}
+
 /* float32's lowest number is -infinity in fp16: such a row attends to nothing. */
 static void test_masked_rows(void **unused)
 {
@@ -255,6 +298,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_double), cmocka_unit_test(test_pieces),     cmocka_unit_test(test_masked_rows),
+        cmocka_unit_test(test_closed_keys),
         cmocka_unit_test(test_extremes),       cmocka_unit_test(test_rejections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

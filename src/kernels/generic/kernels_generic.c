@@ -116,6 +116,33 @@ static void gemm_nn_f32_generic(float *c, size_t ldc, const float *a, size_t lda
     }
 }
 
+static void gemm_nt_f16_generic(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
+                                size_t n, size_t k, bool accumulate)
+{
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j++) {
+            float sum = accumulate ? c[i * ldc + j] : 0, row[POME_KERNEL_KC];
+            for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
+                size_t len = k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC;
+                f16_to_f32_generic(row, b + j * ldb + p, len);
+                sum += dot_piece(a + i * lda + p, row, len);
+            }
+            c[i * ldc + j] = sum;
+        }
+}
+
+static void gemm_nn_f16_generic(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
+                                size_t n, size_t k, bool accumulate)
+{
+    for (size_t i = 0; i < m; i++) {
+        if (!accumulate)
+            for (size_t j = 0; j < n; j++)
+                c[i * ldc + j] = 0;
+        for (size_t p = 0; p < k; p++)
+            axpy_f32_f16_generic(c + i * ldc, a[i * lda + p], b + p * ldb, n);
+    }
+}
+
 static void gemv_f16_generic(float *y, const float *x, const uint16_t *w, size_t ldw, size_t n, size_t k)
 {
     for (size_t j = 0; j < n; j++)
@@ -228,6 +255,8 @@ void pome_kernels_fill_generic(pome_kernels *k)
     k->exp_sum_f32 = exp_sum_f32_generic;
     k->gemm_nt_f32 = gemm_nt_f32_generic;
     k->gemm_nn_f32 = gemm_nn_f32_generic;
+    k->gemm_nt_f16 = gemm_nt_f16_generic;
+    k->gemm_nn_f16 = gemm_nn_f16_generic;
     k->gemv_f16 = gemv_f16_generic;
     k->gemv_int4_block = gemv_int4_block_generic;
     k->gemv_int8_block = gemv_int8_block_generic;

@@ -69,6 +69,10 @@ void pome_gemm_nt_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, con
                            size_t n, size_t k, bool accumulate);
 void pome_gemm_nn_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
                            size_t n, size_t k, bool accumulate);
+void pome_gemm_nt_f16_avx2(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
+                           size_t n, size_t k, bool accumulate);
+void pome_gemm_nn_f16_avx2(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
+                           size_t n, size_t k, bool accumulate);
 void pome_gemv_f16_avx2(float *y, const float *x, const uint16_t *w, size_t ldw, size_t n, size_t k);
 void pome_gemv_int4_block_avx2(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16, size_t n,
                                size_t k, size_t block);

@@ -1,17 +1,24 @@
-/* The loop is published under a mutex with a new epoch; threads that see the epoch take chunks from an atomic
- * counter until none is left. A short spin before sleeping keeps the hand-over of successive loops cheap without
- * burning a core while idle. */
+/* A loop is published by one atomic word, the ticket: number of the loop and next chunk to be taken. Threads take
+ * chunks by raising it, and the caller waits for chunks to be done, not for threads: one that wakes late or has lost
+ * its core holds up nobody unless it is in the middle of a chunk.
+ *
+ * A short spin before sleeping keeps the hand-over of successive loops cheap without burning a core while idle. It is
+ * bounded by time, and short: where other processes want the cores, a thread that sleeps between loops has credit with
+ * the scheduler and gets its core back at once, one that spins has used its share up by waiting. */
 #include "base/pool.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include "base/cpu.h"
 #include "base/error.h"
 
-enum { SPIN_ROUNDS = 2000 };
+enum { SPIN_NANOSECONDS = 40000, ROUNDS_PER_LOOK = 32 };
 
 typedef struct worker {
     pome_pool *pool;
@@ -23,16 +30,20 @@ struct pome_pool {
     pthread_mutex_t run_lock; /* one loop at a time */
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
-    atomic_uint epoch; /* counts loops; changed under lock */
-    atomic_uint busy;  /* workers that have not yet left the current loop */
+    _Alignas(64) atomic_uint_least64_t ticket; /* loop number << 32 | next chunk, CLOSED while a loop is set up */
+    _Alignas(64) atomic_size_t n_done;         /* chunks of the current loop that are finished */
+    _Alignas(64) atomic_uint n_sleeping;       /* workers, changed under lock */
+    atomic_bool is_caller_sleeping;
     atomic_bool quit;
-    pome_pool_fn *fn;
-    void *arg;
-    size_t n, grain;
-    atomic_size_t next;
+    /* The current loop. Written while the ticket is closed. */
+    _Atomic(pome_pool_fn *) fn;
+    _Atomic(void *) arg;
+    atomic_size_t n, grain;
     int n_workers;
     worker workers[];
 };
+
+#define CLOSED ((uint64_t)UINT32_MAX)
 
 static void relax(void)
 {
@@ -43,59 +54,101 @@ static void relax(void)
 #endif
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t loop_of(uint64_t ticket)
+{
+    return ticket >> 32;
+}
+
+/* Runs chunks of the loop that the ticket names as long as there are any. */
 static void take_chunks(pome_pool *p, int thread)
 {
+    uint64_t ticket = atomic_load_explicit(&p->ticket, memory_order_acquire);
     for (;;) {
-        size_t begin = atomic_fetch_add_explicit(&p->next, p->grain, memory_order_relaxed);
-        if (begin >= p->n)
+        /* What is read here belongs to the ticket if the ticket can be raised: it changes before they do. */
+        pome_pool_fn *fn = atomic_load_explicit(&p->fn, memory_order_acquire);
+        void *arg = atomic_load_explicit(&p->arg, memory_order_acquire);
+        size_t n = atomic_load_explicit(&p->n, memory_order_acquire);
+        size_t grain = atomic_load_explicit(&p->grain, memory_order_acquire);
+        uint64_t chunk = ticket & CLOSED;
+        if (chunk == CLOSED || grain == 0 || chunk > (n - 1) / grain)
             return;
-        size_t end = p->n - begin < p->grain ? p->n : begin + p->grain;
-        p->fn(p->arg, begin, end, thread);
+        if (!atomic_compare_exchange_weak_explicit(&p->ticket, &ticket, ticket + 1, memory_order_acq_rel,
+                                                   memory_order_acquire))
+            continue;
+        size_t begin = (size_t)chunk * grain;
+        fn(arg, begin, n - begin < grain ? n : begin + grain, thread);
+        if (atomic_fetch_add(&p->n_done, 1) == (n - 1) / grain && atomic_load(&p->is_caller_sleeping)) {
+            pthread_mutex_lock(&p->lock);
+            pthread_cond_signal(&p->done);
+            pthread_mutex_unlock(&p->lock);
+        }
+        ticket = atomic_load_explicit(&p->ticket, memory_order_acquire);
     }
 }
 
-static bool wait_epoch(pome_pool *p, unsigned seen)
+/* Until another loop than `seen` is open. */
+static void wait_loop(pome_pool *p, uint64_t seen)
 {
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
-        if (atomic_load_explicit(&p->epoch, memory_order_acquire) != seen)
-            return !atomic_load(&p->quit);
-        relax();
-    }
+    uint64_t end = now_ns() + SPIN_NANOSECONDS;
+    do
+        for (int i = 0; i < ROUNDS_PER_LOOK; i++) {
+            if (loop_of(atomic_load_explicit(&p->ticket, memory_order_acquire)) != seen)
+                return;
+            relax();
+        }
+    while (now_ns() < end);
     pthread_mutex_lock(&p->lock);
-    while (atomic_load_explicit(&p->epoch, memory_order_acquire) == seen)
+    atomic_fetch_add(&p->n_sleeping, 1);
+    while (loop_of(atomic_load(&p->ticket)) == seen)
         pthread_cond_wait(&p->wake, &p->lock);
+    atomic_fetch_sub(&p->n_sleeping, 1);
     pthread_mutex_unlock(&p->lock);
-    return !atomic_load(&p->quit);
 }
 
 static void *work(void *arg)
 {
     worker *w = arg;
     pome_pool *p = w->pool;
-    for (unsigned seen = 0; wait_epoch(p, seen); ) {
-        seen++;
+    uint64_t seen = 0;
+    for (;;) {
+        wait_loop(p, seen);
+        if (atomic_load(&p->quit))
+            return NULL;
+        seen = loop_of(atomic_load(&p->ticket));
         take_chunks(p, w->index);
-        if (atomic_fetch_sub_explicit(&p->busy, 1, memory_order_acq_rel) == 1) {
-            pthread_mutex_lock(&p->lock);
-            pthread_cond_signal(&p->done);
-            pthread_mutex_unlock(&p->lock);
-        }
     }
-    return NULL;
 }
 
-static void publish(pome_pool *p)
+/* Opens the next loop; wakes as many sleepers as can help. */
+static void publish(pome_pool *p, pome_pool_fn *fn, void *arg, size_t n, size_t grain, size_t n_helpers)
 {
+    uint64_t next = (loop_of(atomic_load(&p->ticket)) + 1) << 32;
+    atomic_store(&p->ticket, next - ((uint64_t)1 << 32) + CLOSED);
+    atomic_store(&p->n_done, 0);
+    atomic_store(&p->fn, fn);
+    atomic_store(&p->arg, arg);
+    atomic_store(&p->n, n);
+    atomic_store(&p->grain, grain);
+    atomic_store(&p->ticket, next);
+    if (atomic_load(&p->n_sleeping) == 0)
+        return;
     pthread_mutex_lock(&p->lock);
-    atomic_fetch_add_explicit(&p->epoch, 1, memory_order_release);
-    pthread_cond_broadcast(&p->wake);
+    for (size_t i = 0; i < n_helpers && i < atomic_load(&p->n_sleeping); i++)
+        pthread_cond_signal(&p->wake);
     pthread_mutex_unlock(&p->lock);
 }
 
 static void stop_workers(pome_pool *p)
 {
     atomic_store(&p->quit, true);
-    publish(p);
+    publish(p, NULL, NULL, 0, 0, (size_t)p->n_workers);
     for (int i = 0; i < p->n_workers; i++)
         pthread_join(p->workers[i].thread, NULL);
 }
@@ -106,9 +159,11 @@ pome_status pome_pool_create(pome_pool **out, int n_threads, pome_error *err)
         return pome_fail(err, POME_ERR_ARG, "%d threads asked for, 1 to 1024 are possible (0: all)", n_threads);
     int n = n_threads ? n_threads : pome_cpu_count();
     size_t size = sizeof(pome_pool) + (size_t)(n - 1) * sizeof(worker);
-    pome_pool *p = calloc(1, size);
+    size = (size + 63) / 64 * 64;
+    pome_pool *p = aligned_alloc(64, size);
     if (!p)
         return pome_fail_nomem(err, size, "thread pool");
+    memset(p, 0, size);
     pthread_mutex_init(&p->run_lock, NULL);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
@@ -150,6 +205,26 @@ static void run_alone(size_t n, size_t grain, pome_pool_fn *fn, void *arg)
         fn(arg, begin, n - begin < grain ? n : begin + grain, 0);
 }
 
+static void wait_done(pome_pool *p, size_t n_chunks)
+{
+    if (atomic_load_explicit(&p->n_done, memory_order_acquire) == n_chunks)
+        return;
+    uint64_t end = now_ns() + SPIN_NANOSECONDS;
+    do
+        for (int i = 0; i < ROUNDS_PER_LOOK; i++) {
+            if (atomic_load_explicit(&p->n_done, memory_order_acquire) == n_chunks)
+                return;
+            relax();
+        }
+    while (now_ns() < end);
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->is_caller_sleeping, true);
+    while (atomic_load(&p->n_done) != n_chunks)
+        pthread_cond_wait(&p->done, &p->lock);
+    atomic_store(&p->is_caller_sleeping, false);
+    pthread_mutex_unlock(&p->lock);
+}
+
 void pome_pool_run(pome_pool *p, size_t n, size_t grain, pome_pool_fn *fn, void *arg)
 {
     if (grain == 0)
@@ -158,20 +233,14 @@ void pome_pool_run(pome_pool *p, size_t n, size_t grain, pome_pool_fn *fn, void 
         run_alone(n, grain, fn, arg);
         return;
     }
+    size_t n_chunks = (n - 1) / grain + 1;
+    if (n_chunks >= UINT32_MAX) { /* does not fit the ticket */
+        run_alone(n, grain, fn, arg);
+        return;
+    }
     pthread_mutex_lock(&p->run_lock);
-    p->fn = fn;
-    p->arg = arg;
-    p->n = n;
-    p->grain = grain;
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->busy, (unsigned)p->n_workers, memory_order_relaxed);
-    publish(p);
+    publish(p, fn, arg, n, grain, n_chunks - 1);
     take_chunks(p, 0);
-    for (int i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&p->busy, memory_order_acquire); i++)
-        relax();
-    pthread_mutex_lock(&p->lock);
-    while (atomic_load_explicit(&p->busy, memory_order_acquire))
-        pthread_cond_wait(&p->done, &p->lock);
-    pthread_mutex_unlock(&p->lock);
+    wait_done(p, n_chunks);
     pthread_mutex_unlock(&p->run_lock);
 }

@@ -3,10 +3,12 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -151,6 +153,50 @@ static void thread_counts(void **state)
     pome_pool_destroy(&pool);
 }
 
+/* ---- idling and late threads ---- */
+
+static void add_up(void *arg, size_t begin, size_t end, int thread)
+{
+    (void)thread;
+    atomic_fetch_add((atomic_size_t *)arg, end - begin);
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Threads that have nothing to do sleep: 100 ms pass and cost next to nothing. */
+static void idle_threads_sleep(void **state)
+{
+    (void)state;
+    pome_pool *pool;
+    assert_int_equal(pome_pool_create(&pool, 8, NULL), POME_OK);
+    pome_pool_run(pool, 100, 1, nothing, NULL);
+    double before = cpu_seconds();
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    double used = cpu_seconds() - before;
+    pome_pool_destroy(&pool);
+    assert_true(used < 0.03);
+}
+
+/* With pauses that are shorter and longer than the spin, threads are met awake, falling asleep and asleep. */
+static void loops_after_pauses(void **state)
+{
+    (void)state;
+    pome_pool *pool;
+    atomic_size_t sum = 0;
+    assert_int_equal(pome_pool_create(&pool, 3, NULL), POME_OK);
+    for (int i = 0; i < 300; i++) {
+        pome_pool_run(pool, 10, 1, add_up, &sum);
+        nanosleep(&(struct timespec){.tv_nsec = i % 7 * 15000}, NULL);
+    }
+    pome_pool_destroy(&pool);
+    assert_int_equal(atomic_load(&sum), 300 * 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,7 +204,8 @@ int main(void)
         cmocka_unit_test(many_loops_in_a_row),
         cmocka_unit_test(pools_come_and_go),
         cmocka_unit_test(several_callers_at_once),
-        cmocka_unit_test(thread_counts),
+        cmocka_unit_test(thread_counts), cmocka_unit_test(idle_threads_sleep),
+        cmocka_unit_test(loops_after_pauses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include "llm/contract.h"
 #include "llm/session.h"
 #include "pome/llm.h"
+#include "pome/profile.h"
 #include "runtime/model.h"
 
 enum {
@@ -34,6 +35,7 @@ struct pome_llm_session {
     pome_state *state;          /* NULL without states */
     pome_predictor *last_row;   /* computes logits of the last row alone */
     pome_predictor *all_rows;   /* created when first needed */
+    pome_profile *profile;      /* NULL: nothing is measured */
     pome_pass_inputs in;
     int64_t max_rows;
     int32_t *timeline;          /* [context] */
@@ -358,6 +360,16 @@ int64_t pome_llm_session_n_reused(const pome_llm_session *session)
     return session->n_reused;
 }
 
+pome_status pome_llm_session_profile(pome_llm_session *s, pome_profile *profile, pome_error *err)
+{
+    if (s->last_row)
+        POME_TRY(pome_predictor_profile(s->last_row, profile, err));
+    if (s->all_rows)
+        POME_TRY(pome_predictor_profile(s->all_rows, profile, err));
+    s->profile = profile;
+    return POME_OK;
+}
+
 const pome_llm *pome_llm_session_engine(const pome_llm_session *session)
 {
     return session->llm;
@@ -490,8 +502,10 @@ static pome_cache_layout layout_now(const pome_llm_session *s)
 static pome_status choose_predictor(pome_llm_session *s, bool needs_all, pome_predictor **out, pome_error *err)
 {
     pome_predictor **slot = needs_all || pads_every_pass(s->llm) ? &s->all_rows : &s->last_row;
-    if (!*slot)
+    if (!*slot) {
         POME_TRY(create_predictor(slot, s->llm, slot == &s->last_row, s->max_rows, err));
+        POME_TRY(pome_predictor_profile(*slot, s->profile, err));
+    }
     *out = *slot;
     return POME_OK;
 }

@@ -245,7 +245,8 @@ static pome_status run_tensor(pome_exec *e, const pome_step *s, pome_exec_step *
 pome_status pome_exec_run(pome_exec *e, const pome_tensor *inputs, const pome_tensor *const *states, pome_error *err)
 {
     const pome_plan *p = e->plan;
-    if (!fits_binding(e, inputs, states)) {
+    bool has_to_bind = !fits_binding(e, inputs, states);
+    if (has_to_bind) {
         for (uint32_t i = 0; i < p->n_inputs; i++)
             set_input(e, i, &inputs[i]);
         for (uint32_t i = 0; i < p->n_states; i++)
@@ -253,12 +254,16 @@ pome_status pome_exec_run(pome_exec *e, const pome_tensor *inputs, const pome_te
         POME_TRY(pome_exec_bind(e, err));
         e->is_bound = true;
     }
+    if (e->profile)
+        pome_profile_end_binding(e->profile, has_to_bind);
     for (uint32_t i = 0; i < p->body->n_steps; i++) {
         const pome_step *s = &p->body->steps[i];
         if (s->kind == POME_STEP_TENSOR)
             POME_TRY(run_tensor(e, s, &e->body.steps[i], err));
         else if (s->kind == POME_STEP_DYNAMIC)
             POME_TRY(pome_exec_run_dynamic(e, s, &e->body.steps[i], err));
+        if (e->profile && s->kind != POME_STEP_SHAPE)
+            pome_profile_end_step(e->profile, i, e->t);
     }
     return POME_OK;
 }
@@ -272,6 +277,11 @@ void pome_exec_observe(pome_exec *e, pome_observe_fn *fn, void *arg)
 {
     e->observe = fn;
     e->observe_arg = arg;
+}
+
+void pome_exec_profile(pome_exec *e, pome_profile_section *section)
+{
+    e->profile = section;
 }
 
 size_t pome_exec_memory(const pome_exec *e)

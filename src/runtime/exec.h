@@ -7,6 +7,7 @@
 #define POME_RUNTIME_EXEC_H
 
 #include "runtime/plan.h"
+#include "runtime/profile.h"
 
 typedef struct pome_exec pome_exec;
 
@@ -26,6 +27,9 @@ const pome_tensor *pome_exec_output(const pome_exec *exec, uint32_t i);
 /* Called after each step that ran, with the results; for dumps and checks. */
 typedef void pome_observe_fn(void *arg, const pome_op *op, const pome_tensor *out);
 void pome_exec_observe(pome_exec *exec, pome_observe_fn *fn, void *arg);
+
+/* Measures binding and steps into a section of this exec's plan; NULL ends it. */
+void pome_exec_profile(pome_exec *exec, pome_profile_section *section);
 
 size_t pome_exec_memory(const pome_exec *exec); /* bytes held for activations */
 

@@ -69,6 +69,7 @@ struct pome_exec {
     uint8_t *bound_keys;       /* [n_inputs][POME_KEY_BYTES] contents of key inputs */
     pome_observe_fn *observe;
     void *observe_arg;
+    pome_profile_section *profile; /* NULL: nothing is measured */
 };
 
 pome_status pome_exec_bind(pome_exec *e, pome_error *err);

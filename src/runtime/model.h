@@ -40,4 +40,6 @@ struct pome_model {
 pome_status pome_model_get_plan(const pome_plan **out, pome_model *model, uint32_t function, int last_row_output,
                                 pome_error *err);
 
+uint64_t pome_const_stored_bytes(const pome_const *k); /* in the file, with scales, palettes and masks */
+
 #endif

@@ -73,15 +73,20 @@ static const pome_const *codes_of(const pome_op *op)
 enum { NESTING_MAX = 8 };
 
 /* Bytes of a constant as stored. */
-static uint64_t stored_bytes(const pome_const *k, int nesting)
+static uint64_t stored_bytes_nested(const pome_const *k, int nesting)
 {
     uint64_t sum = 0;
     if (!k->encoded_by)
         return k->size_bytes;
     for (uint32_t i = 0; i < k->encoded_by->n_in && nesting < NESTING_MAX; i++)
         if (k->encoded_by->in[i]->konst)
-            sum += stored_bytes(k->encoded_by->in[i]->konst, nesting + 1);
+            sum += stored_bytes_nested(k->encoded_by->in[i]->konst, nesting + 1);
     return sum;
+}
+
+uint64_t pome_const_stored_bytes(const pome_const *k)
+{
+    return stored_bytes_nested(k, 0);
 }
 
 /* What identifies a constant: where its (innermost) bytes lie. */
@@ -128,7 +133,7 @@ static bool add_constant(survey *s, const pome_const *k)
         memcpy(s->kinds[s->n_kinds++].kind, kind, sizeof kind);
     s->kinds[i].n++;
     s->kinds[i].n_elements += (uint64_t)pome_tensor_count(&k->t);
-    s->kinds[i].size_bytes += stored_bytes(k, 0);
+    s->kinds[i].size_bytes += pome_const_stored_bytes(k);
     return true;
 }
 

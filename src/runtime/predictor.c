@@ -34,6 +34,7 @@ struct pome_predictor {
     staging *output_memory;     /* [n_outputs] */
     pome_observer *observer;
     void *observer_arg;
+    pome_profile_section *profile; /* NULL: nothing is measured */
 };
 
 void pome_predictor_opts_default(pome_predictor_opts *opts)
@@ -318,13 +319,19 @@ pome_status pome_predictor_reserve(pome_predictor *p, const int64_t (*shapes)[PO
 
 pome_status pome_predictor_run(pome_predictor *p, pome_state *state, pome_error *err)
 {
+    if (p->profile)
+        pome_profile_begin(p->profile);
     POME_TRY(check_enumerated(p, err));
     for (uint32_t i = 0; i < p->f->n_inputs; i++)
         POME_TRY(stage_input(p, i, err));
     POME_TRY(take_states(p, state, err));
+    if (p->profile)
+        pome_profile_end_inputs(p->profile);
     POME_TRY(pome_exec_run(p->exec, p->bound, p->states, err));
     for (uint32_t i = 0; i < p->f->n_outputs; i++)
         POME_TRY(take_output(p, i, false, err));
+    if (p->profile)
+        pome_profile_end_outputs(p->profile);
     return POME_OK;
 }
 
@@ -342,4 +349,14 @@ void pome_predictor_observe(pome_predictor *p, pome_observer *observer, void *ar
     p->observer = observer;
     p->observer_arg = arg;
     pome_exec_observe(p->exec, observer ? pass_on : NULL, p);
+}
+
+pome_status pome_predictor_profile(pome_predictor *p, pome_profile *profile, pome_error *err)
+{
+    pome_profile_section *section = profile ? pome_profile_section_of(profile, p->plan) : NULL;
+    if (profile && !section)
+        return pome_fail_nomem(err, p->plan->body->n_steps * sizeof(pome_profile_step), "profile");
+    p->profile = section;
+    pome_exec_profile(p->exec, section);
+    return POME_OK;
 }

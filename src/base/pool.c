@@ -172,7 +172,7 @@ pome_status pome_pool_create(pome_pool **out, int n_threads, pome_error *err)
         p->workers[i] = (worker){.pool = p, .index = i + 1};
         if (pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]) != 0) {
             pome_pool_destroy(&p);
-            return pome_fail(err, POME_ERR_NOMEM, "cannot start thread %d of %d", i + 2, n);
+            return pome_fail(err, POME_ERR_NOMEM, "cannot start thread %d of %d: no memory for it, or too many", i + 2, n);
         }
         p->n_workers++;
     }

@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
+#include "pome/tokenizer.h"
+
 #define CARRIED_BYTES_MAX ((size_t)256 << 20)
 
 static const char *const carried[] = {
@@ -93,11 +96,29 @@ static pome_status write_vocabulary(const pome_mlpackage_writer *w, const pome_g
     return status;
 }
 
+/* A vocabulary that nobody here can read is carried all the same: other programs may. */
+static pome_status try_tokenizer(const char *path, const char *what, pome_error *err)
+{
+    pome_tokenizer *tokenizer = NULL;
+    pome_error why = {0};
+    pome_status status = pome_tokenizer_open(&tokenizer, path, &why);
+    pome_tokenizer_close(&tokenizer);
+    if (status == POME_ERR_NOMEM)
+        return pome_fail_nomem(err, 0, what);
+    if (status != POME_OK)
+        pome_log(POME_LOG_WARN, "%s is carried over, but cannot be used: %s", what, why.message);
+    return POME_OK;
+}
+
 pome_status pome_carry_tokenizer(const pome_mlpackage_writer *w, const pome_checkpoint *c, char *what, size_t what_size,
                                  pome_error *err)
 {
     what[0] = '\0';
     if (c->is_gguf)
-        return write_vocabulary(w, &c->gguf, what, what_size, err);
-    return copy_files(w, c->folder, what, what_size, err);
+        POME_TRY(write_vocabulary(w, &c->gguf, what, what_size, err));
+    else
+        POME_TRY(copy_files(w, c->folder, what, what_size, err));
+    if (!what[0])
+        return POME_OK;
+    return try_tokenizer(c->is_gguf ? pome_mapping_path(c->gguf.mapping) : c->folder, what, err);
 }

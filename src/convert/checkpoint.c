@@ -261,6 +261,8 @@ static pome_status find_vocabulary(pome_checkpoint *c, pome_error *err)
     POME_TRY(pome_checkpoint_find(c, POME_PART_EMBEDDING, 0, false, &w, &found, err));
     if (!found)
         return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" is missing", name_of(c, POME_PART_EMBEDDING, 0, false));
+    if (w.n_rows < 1)
+        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" has no rows", w.name);
     c->n_vocab = w.n_rows;
     POME_TRY(pome_checkpoint_find(c, POME_PART_HEAD, 0, false, &w, &found, err));
     c->has_head = found && (c->is_gguf || !c->config.ties);
@@ -382,24 +384,12 @@ static pome_status open_folder(pome_checkpoint *c, const char *path, pome_error 
     return POME_OK;
 }
 
-static bool is_gguf_file(const char *path)
-{
-    char magic[4] = "";
-    FILE *f = pome_path_is_dir(path) ? NULL : fopen(path, "rb");
-    bool is = f && fread(magic, 1, 4, f) == 4 && memcmp(magic, "GGUF", 4) == 0;
-    if (f)
-        fclose(f);
-    return is;
-}
-
 static pome_status open_source(pome_checkpoint *c, const char *path, pome_error *err)
 {
-    if (!pome_path_exists(path))
-        return pome_fail(err, POME_ERR_IO, "%s: there is no such file or folder", path);
-    if (is_gguf_file(path))
-        POME_TRY(open_gguf(c, path, err));
-    else
-        POME_TRY(open_folder(c, path, err));
+    bool is_gguf = false;
+    if (!pome_path_is_dir(path))
+        POME_TRY(pome_gguf_detect(&is_gguf, path, err));
+    POME_TRY(is_gguf ? open_gguf(c, path, err) : open_folder(c, path, err));
     POME_TRY(find_vocabulary(c, err));
     return check_all(c, err);
 }

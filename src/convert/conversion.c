@@ -3,11 +3,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "convert/carry.h"
+#include "convert/journal.h"
 #include "convert/lm_graph.h"
 #include "mil/save.h"
 
@@ -101,7 +100,6 @@ typedef struct conversion {
     pome_mlpackage_writer package;
     uint8_t *model; /* malloc'ed */
     size_t model_len;
-    uint64_t fingerprint;
     bool has_package;
     pome_convert_report report;
 } conversion;
@@ -161,68 +159,35 @@ static pome_status plan_all(conversion *v, const char *source, pome_error *err)
     return pome_program_save(&v->model, &v->model_len, v->program, &info, err);
 }
 
-/* ---- the journal: how many jobs are done, for --resume ---- */
-
-static uint64_t hash_bytes(uint64_t h, const void *p, size_t n) /* FNV-1a */
-{
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ ((const uint8_t *)p)[i]) * 1099511628211u;
-    return h;
-}
-
 /* Equal for equal results: the model file says what goes where, the source what is in it. */
-static uint64_t fingerprint_of(const conversion *v, const char *source)
+static uint64_t fingerprint_of(const conversion *v)
 {
-    struct stat st;
-    uint64_t h = hash_bytes(14695981039346656037u, v->model, v->model_len);
-    h = hash_bytes(h, &v->checkpoint->source_bytes, sizeof v->checkpoint->source_bytes);
-    if (stat(source, &st) == 0)
-        h = hash_bytes(h, &st.st_mtim, sizeof st.st_mtim);
+    const pome_checkpoint *c = v->checkpoint;
+    uint64_t h = pome_hash_bytes(POME_HASH_START, v->model, v->model_len);
+    h = pome_hash_bytes(h, &c->source_bytes, sizeof c->source_bytes);
+    if (c->gguf.mapping)
+        h = pome_hash_file_time(h, pome_mapping_path(c->gguf.mapping));
+    for (uint32_t i = 0; i < c->tensors.n_mappings; i++)
+        h = pome_hash_file_time(h, pome_mapping_path(c->tensors.mappings[i]));
     const int32_t how[2] = {v->o->search, (int32_t)v->o->palette};
-    return hash_bytes(h, how, sizeof how);
-}
-
-static const char *journal_path(const conversion *v)
-{
-    return pome_arena_printf(v->package.arena, "%s/progress", v->package.work_path);
-}
-
-static uint32_t jobs_done(const conversion *v)
-{
-    const char *path = journal_path(v);
-    char *data = NULL;
-    size_t len = 0;
-    uint64_t fields[2] = {0};
-    if (path && pome_file_read(path, sizeof fields, &data, &len, NULL) == POME_OK && len == sizeof fields)
-        memcpy(fields, data, sizeof fields);
-    free(data);
-    return fields[0] == v->fingerprint && fields[1] <= v->plan.n_jobs ? (uint32_t)fields[1] : 0;
-}
-
-static pome_status note_done(const conversion *v, FILE *journal, uint32_t n_done, pome_error *err)
-{
-    const uint64_t fields[2] = {v->fingerprint, n_done};
-    rewind(journal);
-    if (fwrite(fields, sizeof fields, 1, journal) != 1 || fflush(journal) != 0)
-        return pome_fail(err, POME_ERR_IO, "%s: cannot write the progress file", v->package.work_path);
-    return POME_OK;
+    return pome_hash_bytes(h, how, sizeof how);
 }
 
 /* ---- writing ---- */
 
-static pome_status write_jobs(conversion *v, const pome_blob_writer *w, uint32_t first, FILE *journal, pome_error *err)
+static pome_status write_jobs(conversion *v, const pome_blob_writer *w, pome_journal *journal, pome_error *err)
 {
     pome_weight_writing to = {.writer = w, .progress = v->o->progress, .progress_arg = v->o->progress_arg,
-                              .total_bytes = v->plan.source_bytes};
+                              .total_bytes = v->plan.source_bytes, .worst = {.steps = journal->worst_steps}};
     pome_status status = POME_OK;
-    for (uint32_t i = 0; i < first; i++)
+    for (uint32_t i = 0; i < journal->n_done; i++)
         if (!v->plan.jobs[i].table)
             to.done_bytes += (uint64_t)v->plan.jobs[i].weight.n_rows * v->plan.jobs[i].weight.row_bytes;
     POME_TRY(pome_pool_create(&to.pool, 0, err));
-    for (uint32_t i = first; i < v->plan.n_jobs && status == POME_OK; i++) {
+    for (uint32_t i = journal->n_done; i < v->plan.n_jobs && status == POME_OK; i++) {
         status = pome_weight_job_write(&v->plan.jobs[i], &to, err);
         if (status == POME_OK)
-            status = note_done(v, journal, i + 1, err);
+            status = pome_journal_note(journal, i + 1, to.worst.steps, err);
     }
     pome_pool_destroy(&to.pool);
     v->report.worst_steps = to.worst.steps;
@@ -232,22 +197,20 @@ static pome_status write_jobs(conversion *v, const pome_blob_writer *w, uint32_t
 static pome_status write_weights(conversion *v, pome_error *err)
 {
     pome_blob_writer w = {.fd = -1};
-    const char *path = journal_path(v);
-    uint32_t n_done = v->o->resume ? jobs_done(v) : 0;
-    FILE *journal = path ? fopen(path, "wb") : NULL;
-    if (!journal)
-        return pome_fail(err, POME_ERR_IO, "%s: cannot create the progress file", v->package.work_path);
-    pome_status status = pome_blob_writer_open(&w, v->package.weights_path, &v->plan.layout, n_done > 0, err);
+    pome_journal journal = {.fd = -1};
+    POME_TRY(pome_journal_open(&journal, v->package.journal_path, fingerprint_of(v), v->plan.n_jobs, v->o->resume, err));
+    bool goes_on = journal.n_done > 0;
+    pome_status status = POME_OK;
+    if (!goes_on) /* before the weight file is emptied */
+        status = pome_journal_note(&journal, 0, 0, err);
     if (status == POME_OK)
-        status = note_done(v, journal, n_done, err);
+        status = pome_blob_writer_open(&w, v->package.weights_path, &v->plan.layout, goes_on, err);
     if (status == POME_OK)
-        status = write_jobs(v, &w, n_done, journal, err);
+        status = write_jobs(v, &w, &journal, err);
     if (status == POME_OK)
         status = pome_blob_writer_close(&w, err);
     pome_blob_writer_abandon(&w);
-    fclose(journal);
-    if (status == POME_OK && unlink(path) != 0)
-        status = pome_fail(err, POME_ERR_IO, "%s: cannot be removed", path);
+    pome_journal_close(&journal);
     return status;
 }
 
@@ -256,11 +219,10 @@ static pome_status write_all(conversion *v, const char *source, const char *out,
     uint64_t needed = v->plan.layout.end + v->model_len + OTHER_BYTES;
     POME_TRY(pome_mlpackage_writer_open(&v->package, out, needed, v->o->force, v->o->resume, v->checkpoint->arena, err));
     v->has_package = true;
-    v->fingerprint = fingerprint_of(v, source);
-    POME_TRY(write_weights(v, err));
     POME_TRY(pome_carry_tokenizer(&v->package, v->checkpoint, v->report.tokenizer, sizeof v->report.tokenizer, err));
     if (!v->report.tokenizer[0])
         pome_log(POME_LOG_WARN, "%s has no tokenizer: the package runs with token ids only", source);
+    POME_TRY(write_weights(v, err));
     POME_TRY(pome_mlpackage_writer_finish_model(&v->package, (pome_bytes){v->model, v->model_len}, true, err));
     return pome_mlpackage_writer_commit(&v->package, err);
 }
@@ -277,8 +239,9 @@ pome_status pome_convert(const char *source, const char *out, const pome_convert
     pome_status status = plan_all(&v, source, err);
     if (status == POME_OK && !v.o->dry_run)
         status = write_all(&v, source, out, err);
-    if (status != POME_OK && status != POME_ERR_CANCELLED && v.has_package)
-        pome_mlpackage_writer_discard(&v.package); /* what was stopped on request may be resumed */
+    /* What was stopped on request may be resumed, and what was once resumed is worth keeping. */
+    if (status != POME_OK && status != POME_ERR_CANCELLED && v.has_package && !v.o->resume)
+        pome_mlpackage_writer_discard(&v.package);
     if (status == POME_OK && report)
         *report = v.report;
     free(v.model);

@@ -29,13 +29,8 @@ static pome_status no_memory(pome_error *err)
 
 static bool starts_with_gguf(const char *path)
 {
-    pome_mapping *m = NULL; /* mapped rather than opened: a FIFO must not block */
-    if (pome_mapping_open(&m, path, NULL) != POME_OK)
-        return false;
-    pome_bytes b = pome_mapping_bytes(m);
-    bool is = b.len >= 4 && memcmp(b.ptr, "GGUF", 4) == 0;
-    pome_mapping_release(&m);
-    return is;
+    bool is = false;
+    return pome_gguf_detect(&is, path, NULL) == POME_OK && is;
 }
 
 static bool ends_with(const char *text, const char *end)

@@ -197,6 +197,16 @@ pome_status pome_gguf_read(pome_gguf *out, pome_bytes bytes, pome_error *err)
     return POME_OK;
 }
 
+pome_status pome_gguf_detect(bool *is_gguf, const char *path, pome_error *err)
+{
+    pome_mapping *mapping;
+    POME_TRY(pome_mapping_open(&mapping, path, err));
+    pome_bytes bytes = pome_mapping_bytes(mapping);
+    *is_gguf = bytes.len >= 4 && memcmp(bytes.ptr, "GGUF", 4) == 0;
+    pome_mapping_release(&mapping);
+    return POME_OK;
+}
+
 pome_status pome_gguf_open(pome_gguf *out, const char *path, pome_error *err)
 {
     pome_mapping *mapping;

@@ -60,6 +60,8 @@ typedef struct pome_gguf {
     pome_gguf_tensor *tensors;
 } pome_gguf;
 
+/* Whether a file begins as a GGUF file. Errors: IO (it cannot be read). */
+pome_status pome_gguf_detect(bool *is_gguf, const char *path, pome_error *err);
 /* Errors: FORMAT with byte position, UNSUPPORTED for another version or big-endian files. */
 pome_status pome_gguf_open(pome_gguf *out, const char *path, pome_error *err);
 /* As open; borrows the bytes until pome_gguf_close. */

@@ -1,5 +1,6 @@
 #include "formats/mlpackage_writer.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -12,6 +13,7 @@
 #include "base/file.h"
 
 const char *const pome_mlpackage_weights_name = "@model_path/weights/weight.bin";
+const char *const pome_mlpackage_journal_name = "progress";
 
 #define MODEL_DIR "Data/com.apple.CoreML"
 
@@ -31,13 +33,14 @@ static void remove_tree(const char *path)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Makes a folder and those above it. */
-static pome_status make_folders(pome_arena *arena, const char *path, pome_error *err)
+/* Makes a folder and those above it, down from the work folder. */
+static pome_status make_folders(pome_arena *arena, const char *work_path, const char *below, pome_error *err)
 {
-    char *text = pome_arena_strndup(arena, path, strlen(path));
+    size_t at = strlen(work_path);
+    char *text = pome_arena_printf(arena, "%s/%s", work_path, below);
     if (!text)
         return no_memory(err);
-    for (char *p = text + 1;; p++) {
+    for (char *p = text + at;; p++) {
         if (*p && *p != '/')
             continue;
         char kept = *p;
@@ -48,6 +51,35 @@ static pome_status make_folders(pome_arena *arena, const char *path, pome_error 
         if (!kept)
             return POME_OK;
     }
+}
+
+/* A folder that is not there is more likely a slip of the pen than a wish. */
+static pome_status check_parent(pome_arena *arena, const char *path, pome_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    const char *parent = slash ? pome_arena_strndup(arena, path, (size_t)(slash - path) + (slash == path)) : ".";
+    if (!parent)
+        return no_memory(err);
+    if (pome_path_is_dir(parent))
+        return POME_OK;
+    return pome_fail(err, POME_ERR_IO, "%s: there is no such folder to write %s in", parent, path);
+}
+
+/* Files that a stopped process left half-written, and those that are made again anyhow. */
+static pome_status remove_files(pome_arena *arena, const char *folder, const char *kept, pome_error *err)
+{
+    pome_status status = POME_OK;
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir && status == POME_OK && (e = readdir(dir));) {
+        const char *path = pome_arena_printf(arena, "%s/%s", folder, e->d_name);
+        if (!path)
+            status = no_memory(err);
+        else if (!pome_path_is_dir(path) && strcmp(e->d_name, kept) != 0 && unlink(path) != 0)
+            status = pome_fail(err, POME_ERR_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    }
+    if (dir)
+        closedir(dir);
+    return status;
 }
 
 static pome_status check_space(const char *folder, uint64_t needed, pome_error *err)
@@ -68,20 +100,27 @@ pome_status pome_mlpackage_writer_open(pome_mlpackage_writer *out, const char *p
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/')
         len--;
-    pome_mlpackage_writer w = {.arena = arena, .final_path = pome_arena_strndup(arena, path, len)};
+    pome_mlpackage_writer w = {.arena = arena, .final_path = pome_arena_strndup(arena, path, len),
+                               .replaces = force};
     w.work_path = pome_arena_printf(arena, "%.*s.partial", (int)len, path);
     w.weights_path = w.work_path ? pome_arena_printf(arena, "%s/" MODEL_DIR "/weights/weight.bin", w.work_path) : NULL;
-    if (!w.final_path || !w.weights_path)
+    w.journal_path = w.work_path ? pome_arena_printf(arena, "%s/%s", w.work_path, pome_mlpackage_journal_name) : NULL;
+    if (!w.final_path || !w.weights_path || !w.journal_path)
         return no_memory(err);
     if (pome_path_exists(w.final_path) && !force)
         return pome_fail(err, POME_ERR_ARG, "%s exists: choose another name, or --force replaces it", w.final_path);
+    POME_TRY(check_parent(arena, w.final_path, err));
     if (!resume && pome_path_exists(w.work_path))
         remove_tree(w.work_path);
-    const char *weights = pome_arena_printf(arena, "%s/" MODEL_DIR "/weights", w.work_path);
-    if (!weights)
-        return no_memory(err);
     bool is_new = !pome_path_exists(w.work_path);
-    POME_TRY(make_folders(arena, weights, err));
+    POME_TRY(make_folders(arena, w.work_path, MODEL_DIR "/weights", err));
+    if (!is_new) {
+        const char *model_dir = pome_arena_printf(arena, "%s/" MODEL_DIR, w.work_path);
+        if (!model_dir)
+            return no_memory(err);
+        POME_TRY(remove_files(arena, w.work_path, pome_mlpackage_journal_name, err));
+        POME_TRY(remove_files(arena, model_dir, "", err));
+    }
     if (!pome_path_exists(w.weights_path)) {
         pome_status status = check_space(w.work_path, needed_bytes, err);
         if (status != POME_OK) {
@@ -147,22 +186,38 @@ pome_status pome_mlpackage_writer_add_file(const pome_mlpackage_writer *w, const
     return path ? pome_file_write(path, contents.ptr, contents.len, err) : no_memory(err);
 }
 
-pome_status pome_mlpackage_writer_commit(const pome_mlpackage_writer *w, pome_error *err)
+/* In one step where the system has it, so that there is a package at every moment. */
+static pome_status replace(const pome_mlpackage_writer *w, pome_error *err)
 {
+    if (renameat2(AT_FDCWD, w->work_path, AT_FDCWD, w->final_path, RENAME_EXCHANGE) == 0) {
+        remove_tree(w->work_path);
+        return POME_OK;
+    }
     const char *old = pome_arena_printf(w->arena, "%s.old", w->final_path);
     if (!old)
         return no_memory(err);
-    bool replaces = pome_path_exists(w->final_path);
-    if (replaces && rename(w->final_path, old) != 0)
+    if (rename(w->final_path, old) != 0)
         return pome_fail(err, POME_ERR_IO, "%s: cannot replace: %s", w->final_path, strerror(errno));
     if (rename(w->work_path, w->final_path) != 0) {
         int why = errno;
-        if (replaces && rename(old, w->final_path) != 0)
+        if (rename(old, w->final_path) != 0)
             why = errno;
         return pome_fail(err, POME_ERR_IO, "%s: cannot be renamed to %s: %s", w->work_path, w->final_path, strerror(why));
     }
-    if (replaces)
-        remove_tree(old);
+    remove_tree(old);
+    return POME_OK;
+}
+
+pome_status pome_mlpackage_writer_commit(const pome_mlpackage_writer *w, pome_error *err)
+{
+    if (!w->replaces && pome_path_exists(w->final_path))
+        return pome_fail(err, POME_ERR_ARG, "%s exists by now: it was not there at the beginning", w->final_path);
+    if (unlink(w->journal_path) != 0 && errno != ENOENT)
+        return pome_fail(err, POME_ERR_IO, "%s: cannot be removed: %s", w->journal_path, strerror(errno));
+    if (pome_path_exists(w->final_path))
+        return replace(w, err);
+    if (rename(w->work_path, w->final_path) != 0)
+        return pome_fail(err, POME_ERR_IO, "%s: cannot be renamed to %s: %s", w->work_path, w->final_path, strerror(errno));
     return POME_OK;
 }
 

@@ -3,6 +3,8 @@
 #ifndef POME_FORMATS_MLPACKAGE_WRITER_H
 #define POME_FORMATS_MLPACKAGE_WRITER_H
 
+#include <stdbool.h>
+
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/span.h"
@@ -12,14 +14,17 @@ typedef struct pome_mlpackage_writer {
     const char *final_path;   /* "NAME.mlpackage" */
     const char *work_path;    /* "NAME.mlpackage.partial" */
     const char *weights_path; /* of the weight file, in the work folder */
+    const char *journal_path; /* of a file in it that the maker may keep while the package is made */
+    bool replaces;            /* what is at the final path */
 } pome_mlpackage_writer;
 
 /* What programs call the weight file. */
 extern const char *const pome_mlpackage_weights_name;
+extern const char *const pome_mlpackage_journal_name;
 
-/* Makes the folders. An existing final path is an error unless `force` (it is replaced at the end); work left over
- * from an earlier call is removed unless `resume`. needed_bytes: checked against the free space.
- * Errors: ARG (it exists), IO. */
+/* Makes the folders; the one that `path` is in must be there. An existing final path is an error unless `force` (it is
+ * replaced at the end); work left over from an earlier call is removed, all but the weight file and the journal if
+ * `resume`. needed_bytes: checked against the free space. Errors: ARG (it exists), IO. */
 pome_status pome_mlpackage_writer_open(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes, bool force,
                                        bool resume, pome_arena *arena, pome_error *err);
 /* The model file and Manifest.json. The identifiers in the manifest follow from the items' names. */
@@ -28,7 +33,7 @@ pome_status pome_mlpackage_writer_finish_model(const pome_mlpackage_writer *w, p
 /* A file beside Manifest.json. `name` has no slash. */
 pome_status pome_mlpackage_writer_add_file(const pome_mlpackage_writer *w, const char *name, pome_bytes contents,
                                            pome_error *err);
-/* Gives the work folder its final name. */
+/* Gives the work folder its final name, without the journal. */
 pome_status pome_mlpackage_writer_commit(const pome_mlpackage_writer *w, pome_error *err);
 /* Removes the work folder. */
 void pome_mlpackage_writer_discard(const pome_mlpackage_writer *w);

@@ -2,9 +2,11 @@
 
 #include <dirent.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/log.h"
 #include "formats/manifest.h"
 
 #define INDEX_BYTES_MAX ((size_t)64 << 20)
@@ -218,12 +220,21 @@ static pome_status add_file(pome_safetensors *st, const char *path, pome_error *
     return pome_safetensors_add(st, pome_mapping_bytes(mapping), pome_mapping_path(mapping), err);
 }
 
-/* The distinct files of the index, in the order of their first mention; those that are not there go to `missing`. */
-static pome_status add_shards(pome_safetensors *st, const char *folder, const json_t *map, char *missing,
-                              size_t missing_size, pome_error *err)
+/* Shards that the index names and that are not there. */
+typedef struct missing_shards {
+    const char **names;
+    size_t n;
+} missing_shards;
+
+/* The distinct files of the index, in the order of their first mention. */
+static pome_status add_shards(pome_safetensors *st, const char *folder, const json_t *map, missing_shards *missing,
+                              pome_error *err)
 {
     pome_strmap seen;
     pome_strmap_init(&seen, st->arena);
+    missing->names = POME_NEW_ARRAY(st->arena, const char *, json_object_size(map) + 1);
+    if (!missing->names)
+        return no_memory(err);
     const char *name;
     json_t *node;
     json_object_foreach((json_t *)(uintptr_t)map, name, node)
@@ -236,29 +247,45 @@ static pome_status add_shards(pome_safetensors *st, const char *folder, const js
         const char *path = pome_arena_printf(st->arena, "%s/%s", folder, file);
         if (!path || !pome_strmap_set(&seen, pome_str_of(file), st))
             return no_memory(err);
-        if (pome_path_exists(path)) {
+        if (pome_path_exists(path))
             POME_TRY(add_file(st, path, err));
-            continue;
-        }
-        size_t at = strlen(missing), len = strlen(file);
-        if (at + len + 3 < missing_size) {
-            memcpy(missing + at, ", ", 2);
-            memcpy(missing + at + (at ? 2 : 0), file, len + 1);
-        }
+        else
+            missing->names[missing->n++] = file;
     }
     return POME_OK;
 }
 
-static pome_status check_listed(const pome_safetensors *st, const char *folder, const json_t *map, const char *missing,
+/* Every one is named: in the message as far as it reaches, the others in the log. */
+static pome_status fail_missing(const char *folder, const missing_shards *missing, const char *tensor, const char *file,
                                 pome_error *err)
+{
+    char list[640] = "";
+    size_t at = 0, n_listed = 0;
+    for (size_t i = 0; i < missing->n; i++) {
+        size_t len = strlen(missing->names[i]);
+        if (n_listed < i || at + len + 3 > sizeof list) {
+            pome_log(POME_LOG_WARN, "%s: shard %s is missing", folder, missing->names[i]);
+            continue;
+        }
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", missing->names[i]);
+        n_listed++;
+    }
+    char more[40] = "";
+    if (n_listed < missing->n)
+        snprintf(more, sizeof more, ", and %zu more", missing->n - n_listed);
+    return pome_fail(err, POME_ERR_IO, "%.80s: %zu shard%s missing: %s%s (tensor \"%.80s\" is in %.60s)", folder,
+                     missing->n, missing->n == 1 ? " is" : "s are", list, more, tensor, file);
+}
+
+static pome_status check_listed(const pome_safetensors *st, const char *folder, const json_t *map,
+                                const missing_shards *missing, pome_error *err)
 {
     const char *name;
     json_t *node;
     json_object_foreach((json_t *)(uintptr_t)map, name, node)
         if (!pome_safetensors_find(st, name)) {
-            if (missing[0])
-                return pome_fail(err, POME_ERR_IO, "%s: shards are missing: %s (tensor \"%.200s\" is in %s)", folder,
-                                 missing, name, json_string_value(node));
+            if (missing->n)
+                return fail_missing(folder, missing, name, json_string_value(node), err);
             return pome_fail(err, POME_ERR_FORMAT, "%s: the index lists \"%.200s\" in %s, which does not have it", folder,
                              name, json_string_value(node));
         }
@@ -267,7 +294,8 @@ static pome_status check_listed(const pome_safetensors *st, const char *folder, 
 
 static pome_status add_indexed(pome_safetensors *st, const char *folder, const char *path, pome_error *err)
 {
-    char *text = NULL, missing[700] = "";
+    char *text = NULL;
+    missing_shards missing = {NULL, 0};
     size_t len = 0;
     json_error_t why;
     POME_TRY(pome_file_read(path, INDEX_BYTES_MAX, &text, &len, err));
@@ -280,9 +308,9 @@ static pome_status add_indexed(pome_safetensors *st, const char *folder, const c
     else if (!json_is_object(map))
         status = pome_fail(err, POME_ERR_FORMAT, "%s: no \"weight_map\"", path);
     else
-        status = add_shards(st, folder, map, missing, sizeof missing, err);
+        status = add_shards(st, folder, map, &missing, err);
     if (status == POME_OK)
-        status = check_listed(st, folder, map, missing, err);
+        status = check_listed(st, folder, map, &missing, err);
     json_decref(root);
     return status;
 }

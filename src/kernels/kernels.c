@@ -13,6 +13,19 @@ void pome_kernels_init(pome_kernels *k, pome_cpu_level level)
         pome_kernels_fill_avx2(k);
         k->level = POME_CPU_AVX2;
     }
+    if (level >= POME_CPU_AVX512 && level <= POME_CPU_AMX) {
+        pome_kernels_fill_gemm_avx512(k);
+        pome_kernels_fill_coded_avx512(k);
+        k->level = POME_CPU_AVX512;
+    }
+    if (level >= POME_CPU_AVX512VNNI && level <= POME_CPU_AMX) {
+        pome_kernels_fill_coded_avx512vnni(k);
+        k->level = POME_CPU_AVX512VNNI;
+    }
+    if (level == POME_CPU_AMX) {
+        pome_kernels_fill_coded_amx(k);
+        k->level = POME_CPU_AMX;
+    }
 #elif defined(__aarch64__)
     if (level >= POME_CPU_NEON && level <= POME_CPU_I8MM) {
         pome_kernels_fill_neon(k);

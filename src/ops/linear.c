@@ -1,5 +1,6 @@
 /* linear: x [.., k] times weight [n, k] transposed, plus bias [n]. Threads take rows of the weight, so each is read
  * and decoded once whatever the number of rows of x. */
+#include "ops/coded.h"
 #include "ops/families.h"
 #include "ops/rows.h"
 
@@ -12,13 +13,13 @@ typedef struct linear_job {
     float *y;       /* [m, n] */
     size_t m, n, k;
     float *scratch; /* [n_threads, pome_rows_scratch()] */
+    pome_coded coded;     /* int8 activations */
+    char *coded_scratch;  /* [n_threads, pome_coded_thread_bytes()] */
+    const void *q8;
 } linear_job;
 
-static void linear_rows(void *arg, size_t begin, size_t end, int thread)
+static void add_bias(const linear_job *job, size_t begin, size_t end)
 {
-    const linear_job *job = (const linear_job *)arg;
-    pome_rows_times(&job->weight, job->r->kernels, begin, end - begin, job->x, job->k, job->m, job->y + begin, job->n,
-                    job->scratch + (size_t)thread * pome_rows_scratch());
     float bias[POME_ROWS_TILE];
     for (size_t j = begin; job->bias && j < end; j += POME_ROWS_TILE) {
         size_t n = end - j < POME_ROWS_TILE ? end - j : POME_ROWS_TILE;
@@ -27,6 +28,22 @@ static void linear_rows(void *arg, size_t begin, size_t end, int thread)
             for (size_t p = 0; p < n; p++)
                 job->y[i * job->n + j + p] += bias[p];
     }
+}
+
+static void linear_rows(void *arg, size_t begin, size_t end, int thread)
+{
+    const linear_job *job = (const linear_job *)arg;
+    pome_rows_times(&job->weight, job->r->kernels, begin, end - begin, job->x, job->k, job->m, job->y + begin, job->n,
+                    job->scratch + (size_t)thread * pome_rows_scratch());
+    add_bias(job, begin, end);
+}
+
+static void linear_coded_rows(void *arg, size_t begin, size_t end, int thread)
+{
+    const linear_job *job = (const linear_job *)arg;
+    pome_coded_times(&job->coded, job->q8, job->m, begin, end - begin, job->y + begin, job->n,
+                     job->coded_scratch + (size_t)thread * pome_coded_thread_bytes(&job->coded, job->m));
+    add_bias(job, begin, end);
 }
 
 /* Integers of any width, in 32 bits with wrap-around. */
@@ -70,9 +87,28 @@ static void linear_int_rows(void *arg, size_t begin, size_t end, int thread)
         }
 }
 
+static size_t rows_of(const pome_tensor *x)
+{
+    size_t m = 1;
+    for (int32_t d = 0; d + 1 < x->rank; d++)
+        m *= (size_t)x->shape[d];
+    return m;
+}
+
+static bool coded_weight(const pome_run *r, pome_coded *w)
+{
+    const pome_tensor *t = pome_in(r, P_linear_weight);
+    return t->rank == 2 && pome_coded_init(w, r, pome_in_encoded(r, P_linear_weight), 0, (size_t)t->shape[0],
+                                           (size_t)t->shape[1]);
+}
+
 static size_t linear_scratch(const pome_run *r)
 {
-    return (size_t)pome_pool_n_threads(r->pool) * pome_rows_scratch() * sizeof(float);
+    pome_coded w;
+    size_t m = rows_of(pome_in(r, P_linear_x)), threads = (size_t)pome_pool_n_threads(r->pool);
+    if (coded_weight(r, &w))
+        return pome_coded_activation_bytes(&w, m) + threads * pome_coded_thread_bytes(&w, m);
+    return threads * pome_rows_scratch() * sizeof(float);
 }
 
 /* Rows at a time: enough work for a hand-out, few enough to share out. Multiples of 4, the kernels' tile. */
@@ -90,9 +126,7 @@ static pome_status linear_run(const pome_run *r, pome_error *err)
         return pome_op_fail(r->op, err, POME_ERR_FORMAT, "x and weight do not fit");
     job.n = (size_t)w->shape[0];
     job.k = (size_t)w->shape[1];
-    job.m = 1;
-    for (int32_t d = 0; d + 1 < x->rank; d++)
-        job.m *= (size_t)x->shape[d];
+    job.m = rows_of(x);
     if (job.bias && pome_tensor_count(job.bias) != w->shape[0])
         return pome_op_fail(r->op, err, POME_ERR_FORMAT, "bias has %lld elements, weight %zu rows",
                             (long long)pome_tensor_count(job.bias), job.n);
@@ -105,6 +139,13 @@ static pome_status linear_run(const pome_run *r, pome_error *err)
     }
     job.x = (const float *)x->data;
     job.y = (float *)r->out[0].data;
+    if (coded_weight(r, &job.coded)) {
+        job.q8 = r->scratch;
+        job.coded_scratch = (char *)r->scratch + pome_coded_activation_bytes(&job.coded, job.m);
+        pome_coded_set(&job.coded, r->pool, r->scratch, job.x, job.k, job.m);
+        pome_pool_run(r->pool, job.n, pome_coded_grain(&job.coded, job.m), linear_coded_rows, &job);
+        return POME_OK;
+    }
     pome_rows_init(&job.weight, w->dtype, w->data, pome_in_encoded(r, P_linear_weight), job.k);
     pome_pool_run(r->pool, job.n, grain_rows(job.k, job.m), linear_rows, &job);
     return POME_OK;

@@ -1,238 +1,10 @@
-#include "convert/checkpoint.h"
+#include "convert/checkpoint_parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
-
-static const char *name_of(const pome_checkpoint *c, pome_part part, int64_t layer, bool is_bias)
-{
-    const pome_lm_names *n = c->config.names;
-    const char *kind = is_bias ? "bias" : "weight", *stem = n->part[part];
-    if (part == POME_PART_HEAD)
-        return pome_arena_printf(c->arena, "%s.%s", stem, kind);
-    if (part < POME_PART_QUERY)
-        return pome_arena_printf(c->arena, "%s%s.%s", c->prefix, stem, kind);
-    return pome_arena_printf(c->arena, "%s%s.%lld.%s.%s", c->prefix, n->layers, (long long)layer, stem, kind);
-}
-
-static bool is_norm(pome_part part)
-{
-    return part == POME_PART_NORM || part >= POME_PART_ATTENTION_NORM;
-}
-
-static pome_status find_tensor(const pome_checkpoint *c, const char *name, pome_weight *out, bool *found, pome_error *err)
-{
-    *found = true;
-    if (c->is_gguf) {
-        const pome_gguf_tensor *t = pome_strmap_get(&c->gguf_names, pome_str_of(name));
-        if (t)
-            return pome_weight_from_gguf(out, t, name, pome_mapping_bytes(c->gguf.mapping), err);
-    } else {
-        const pome_safetensor *t = pome_safetensors_find(&c->tensors, name);
-        if (t)
-            return pome_weight_from_safetensor(out, t, err);
-    }
-    *found = false;
-    return POME_OK;
-}
-
-/* ---- shapes ---- */
-
-/* [rows, columns] that a part must have; rows 0: any. */
-static void wanted_shape(const pome_checkpoint *c, pome_part part, int64_t layer, int64_t *rows, int64_t *cols)
-{
-    const pome_lm_config *k = &c->config;
-    const pome_lm_layer l = pome_lm_config_layer(k, part < POME_PART_QUERY ? 0 : layer);
-    int64_t q = l.n_heads * k->head_dim, kv = l.n_kv_heads * k->head_dim;
-    *rows = 1;
-    *cols = k->hidden;
-    switch (part) {
-    case POME_PART_EMBEDDING: *rows = k->n_vocab; return;
-    case POME_PART_HEAD: *rows = c->n_vocab; return;
-    case POME_PART_POSITIONS: *rows = k->n_positions; return;
-    case POME_PART_QUERY: *rows = q; return;
-    case POME_PART_KEY:
-    case POME_PART_VALUE: *rows = kv; return;
-    case POME_PART_OUT:
-        *rows = k->hidden;
-        *cols = q;
-        return;
-    case POME_PART_GATE:
-    case POME_PART_UP: *rows = l.ffn; return;
-    case POME_PART_DOWN:
-        *rows = k->hidden;
-        *cols = l.ffn;
-        return;
-    case POME_PART_QUERY_NORM:
-    case POME_PART_KEY_NORM: *cols = k->head_dim; return;
-    default: return;
-    }
-}
-
-static pome_status check_shape(const pome_checkpoint *c, pome_part part, int64_t layer, bool is_bias,
-                               const pome_weight *w, pome_error *err)
-{
-    int64_t rows, cols;
-    wanted_shape(c, part, layer, &rows, &cols);
-    bool is_vector = is_bias || is_norm(part);
-    if (is_bias) {
-        cols = is_norm(part) ? cols : rows;
-        rows = 1;
-    }
-    if (w->rank == (is_vector ? 1 : 2) && w->n_cols == cols && (rows == 0 || w->n_rows == rows))
-        return POME_OK;
-    return pome_fail(err, POME_ERR_FORMAT,
-                     "tensor \"%s\" has shape [%" PRId64 ", %" PRId64 "], the configuration asks for [%" PRId64 ", %" PRId64
-                     "]",
-                     w->name, w->n_rows, w->n_cols, rows, cols);
-}
-
-/* Cuts a part from the matrix (or vector of biases) that it shares: query, key, value; gate, up. */
-static pome_status take_share(const pome_checkpoint *c, pome_part part, int64_t layer, pome_weight *w, pome_error *err)
-{
-    const char *const *stems = c->config.names->part;
-    int64_t first = 0, mine = 0, all = 0, rows, cols;
-    for (int p = POME_PART_QUERY; part >= POME_PART_QUERY && p <= POME_PART_UP; p++)
-        if (stems[p] && strcmp(stems[p], stems[part]) == 0) {
-            wanted_shape(c, (pome_part)p, layer, &rows, &cols);
-            first += p < (int)part ? rows : 0;
-            mine = p == (int)part ? rows : mine;
-            all += rows;
-        }
-    if (all == mine) /* shares with none */
-        return POME_OK;
-    int64_t found = w->rank == 1 ? w->n_cols : w->n_rows;
-    if (found != all)
-        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" has %" PRId64 " rows, the configuration asks for %" PRId64,
-                         w->name, found, all);
-    if (w->rank == 1 && w->encoding)
-        return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": a quantized vector cannot be divided", w->name);
-    *w = pome_weight_slice(w, first, mine);
-    return POME_OK;
-}
-
-pome_status pome_checkpoint_find(const pome_checkpoint *c, pome_part part, int64_t layer, bool is_bias, pome_weight *out,
-                                 bool *found, pome_error *err)
-{
-    pome_weight w = {0};
-    const pome_lm_family *family = c->config.family;
-    *found = false;
-    if (!c->config.names->part[part] || (is_bias && !(c->config.biases >> part & 1)))
-        return POME_OK;
-    const char *name = name_of(c, part, layer, is_bias);
-    if (!name)
-        return pome_fail_nomem(err, 0, "a tensor's name");
-    POME_TRY(find_tensor(c, name, &w, found, err));
-    if (!*found)
-        return POME_OK;
-    if (!c->is_gguf && family->stores_columns && part >= POME_PART_QUERY && w.rank == 2)
-        w = pome_weight_transpose(&w);
-    POME_TRY(take_share(c, part, layer, &w, err));
-    POME_TRY(check_shape(c, part, layer, is_bias, &w, err));
-    if (is_norm(part) && !is_bias && family->norm_plus_one && !c->is_gguf)
-        w.plus = 1;
-    if (c->is_gguf && family->gguf_interleaved && (part == POME_PART_QUERY || part == POME_PART_KEY)) {
-        if (is_bias)
-            return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": biases in interleaved order cannot be converted",
-                             name);
-        w.interleaved_rows = c->config.head_dim;
-    }
-    *out = w;
-    return POME_OK;
-}
-
-/* ---- completeness ---- */
-
-static bool needs(const pome_checkpoint *c, pome_part part)
-{
-    return part == POME_PART_HEAD ? c->has_head : pome_lm_config_has(&c->config, part);
-}
-
-typedef struct missing_list {
-    char text[600];
-    size_t len;
-    int n_more;
-} missing_list;
-
-static void note_missing(missing_list *m, const char *name)
-{
-    size_t len = strlen(name);
-    if (m->len + len + 3 > sizeof m->text) {
-        m->n_more++;
-        return;
-    }
-    m->len += (size_t)snprintf(m->text + m->len, sizeof m->text - m->len, "%s%s", m->len ? ", " : "", name);
-}
-
-static pome_status check_part(const pome_checkpoint *c, pome_part part, int64_t layer, missing_list *missing,
-                              pome_strmap *used, pome_error *err)
-{
-    int n_kinds = c->config.biases >> part & 1 ? 2 : 1;
-    for (int is_bias = 0; is_bias < n_kinds; is_bias++) {
-        pome_weight w;
-        bool found = false;
-        POME_TRY(pome_checkpoint_find(c, part, layer, is_bias, &w, &found, err));
-        const char *name = name_of(c, part, layer, is_bias);
-        if (!name)
-            return pome_fail_nomem(err, 0, "a tensor's name");
-        if (!found)
-            note_missing(missing, name);
-        if (found && !pome_strmap_set(used, pome_str_of(name), missing))
-            return pome_fail_nomem(err, 0, "a tensor's name");
-    }
-    return POME_OK;
-}
-
-/* Tensors of old checkpoints that hold what follows from the configuration or from other tensors: rotary tables, causal
- * masks, a head that is the embedding. */
-static bool is_computable(const pome_checkpoint *c, const char *name)
-{
-    size_t len = strlen(name);
-    bool is_mask = c->config.family->stores_columns && ((len > 10 && strcmp(name + len - 10, ".attn.bias") == 0) ||
-                                                        (len > 17 && strcmp(name + len - 17, ".attn.masked_bias") == 0));
-    return is_mask || strstr(name, "rotary_emb.inv_freq") || strstr(name, "rope_freqs") || strstr(name, "rope_factors_") ||
-           strcmp(name, "lm_head.weight") == 0 || strcmp(name, "model.embed_positions.weight") == 0;
-}
-
-/* Tensors that nothing of the graph reads: they are more than this configuration has, and leaving them out would give
- * another model. */
-static pome_status check_unused(const pome_checkpoint *c, const pome_strmap *used, pome_error *err)
-{
-    uint64_t n = c->is_gguf ? c->gguf.n_tensors : c->tensors.n_tensors;
-    missing_list extra = {{0}, 0, 0};
-    for (uint64_t i = 0; i < n; i++) {
-        pome_str name = c->is_gguf ? c->gguf.tensors[i].name : pome_str_of(c->tensors.tensors[i].name);
-        const char *text = pome_arena_strndup(c->arena, name.ptr, name.len);
-        if (!text)
-            return pome_fail_nomem(err, name.len, "a tensor's name");
-        if (!is_computable(c, text) && !pome_strmap_get(used, name))
-            note_missing(&extra, text);
-    }
-    if (extra.len)
-        return pome_fail(err, POME_ERR_UNSUPPORTED, "the checkpoint has tensors that architecture %s with this configuration does not: %s%s",
-                         c->config.family->model_type, extra.text, extra.n_more ? ", and more" : "");
-    return POME_OK;
-}
-
-static pome_status check_all(pome_checkpoint *c, pome_error *err)
-{
-    missing_list missing = {{0}, 0, 0};
-    pome_strmap used;
-    pome_strmap_init(&used, c->arena);
-    for (int part = 0; part < POME_PART_QUERY; part++)
-        if (needs(c, (pome_part)part))
-            POME_TRY(check_part(c, (pome_part)part, 0, &missing, &used, err));
-    for (int64_t layer = 0; layer < c->config.n_layers; layer++)
-        for (int part = POME_PART_QUERY; part < POME_PART_COUNT; part++)
-            if (needs(c, (pome_part)part))
-                POME_TRY(check_part(c, (pome_part)part, layer, &missing, &used, err));
-    if (missing.len)
-        return pome_fail(err, POME_ERR_FORMAT, "tensors are missing: %s%s", missing.text,
-                         missing.n_more ? ", and more" : "");
-    return check_unused(c, &used, err);
-}
 
 /* ---- opening ---- */
 
@@ -242,10 +14,10 @@ static pome_status choose_prefix(pome_checkpoint *c, pome_error *err)
     pome_weight w;
     bool found = false;
     c->prefix = "";
-    const char *bare = name_of(c, POME_PART_EMBEDDING, 0, false);
+    const char *bare = pome_checkpoint_name(c, POME_PART_EMBEDDING, 0, false);
     if (!bare)
         return pome_fail_nomem(err, 0, "a tensor's name");
-    POME_TRY(find_tensor(c, bare, &w, &found, err));
+    POME_TRY(pome_checkpoint_tensor(c, bare, &w, &found, err));
     if (!found)
         c->prefix = c->config.names->prefix;
     return POME_OK;
@@ -260,7 +32,8 @@ static pome_status find_vocabulary(pome_checkpoint *c, pome_error *err)
     POME_TRY(choose_prefix(c, err));
     POME_TRY(pome_checkpoint_find(c, POME_PART_EMBEDDING, 0, false, &w, &found, err));
     if (!found)
-        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" is missing", name_of(c, POME_PART_EMBEDDING, 0, false));
+        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" is missing",
+                         pome_checkpoint_name(c, POME_PART_EMBEDDING, 0, false));
     if (w.n_rows < 1)
         return pome_fail(err, POME_ERR_FORMAT, "tensor \"%s\" has no rows", w.name);
     c->n_vocab = w.n_rows;
@@ -270,7 +43,7 @@ static pome_status find_vocabulary(pome_checkpoint *c, pome_error *err)
         pome_log(POME_LOG_WARN, "%s is not used: the configuration says that the embedding is the head", w.name);
     if (!found && !c->config.ties)
         pome_log(POME_LOG_WARN, "there is no %s: the embedding serves as head, though the configuration says otherwise",
-                 name_of(c, POME_PART_HEAD, 0, false));
+                 pome_checkpoint_name(c, POME_PART_HEAD, 0, false));
     return POME_OK;
 }
 
@@ -280,7 +53,7 @@ static pome_status read_factors(pome_checkpoint *c, const char *name, const doub
     pome_weight w;
     bool found = false;
     int64_t n = c->config.rope.dim / 2;
-    POME_TRY(find_tensor(c, name, &w, &found, err));
+    POME_TRY(pome_checkpoint_tensor(c, name, &w, &found, err));
     *out = NULL;
     if (!found)
         return POME_OK;
@@ -333,10 +106,10 @@ static pome_status find_biases(pome_checkpoint *c, pome_error *err)
     for (int part = 0; part < POME_PART_COUNT; part++) {
         pome_weight w;
         bool found = false;
-        const char *name = c->config.names->part[part] ? name_of(c, (pome_part)part, 0, true) : NULL;
+        const char *name = c->config.names->part[part] ? pome_checkpoint_name(c, (pome_part)part, 0, true) : NULL;
         if (name)
-            POME_TRY(find_tensor(c, name, &w, &found, err));
-        if (found && is_norm((pome_part)part) && c->config.family->norm == POME_NORM_RMS)
+            POME_TRY(pome_checkpoint_tensor(c, name, &w, &found, err));
+        if (found && pome_part_is_norm((pome_part)part) && c->config.family->norm == POME_NORM_RMS)
             return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": norms of this family have no bias", name);
         c->config.biases |= found ? 1u << part : 0;
     }
@@ -391,7 +164,7 @@ static pome_status open_source(pome_checkpoint *c, const char *path, pome_error 
         POME_TRY(pome_gguf_detect(&is_gguf, path, err));
     POME_TRY(is_gguf ? open_gguf(c, path, err) : open_folder(c, path, err));
     POME_TRY(find_vocabulary(c, err));
-    return check_all(c, err);
+    return pome_checkpoint_check_parts(c, err);
 }
 
 pome_status pome_checkpoint_open(pome_checkpoint **out, const char *path, pome_error *err)

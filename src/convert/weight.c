@@ -79,12 +79,17 @@ pome_weight pome_weight_transpose(const pome_weight *w)
     return t;
 }
 
+/* Where row (head, half, i) is in the file. */
+static int64_t interleaved(const pome_weight *w, int64_t row)
+{
+    int64_t n = w->interleaved_rows, head = row / n, at = row % n, half = at / (n / 2), i = at % (n / 2);
+    return head * n + i * 2 + half;
+}
+
 const uint8_t *pome_weight_row(const pome_weight *w, int64_t row)
 {
-    if (w->interleaved_rows) {
-        int64_t n = w->interleaved_rows, head = row / n, at = row % n, half = at / (n / 2), i = at % (n / 2);
-        row = head * n + i * 2 + half;
-    }
+    if (w->interleaved_rows && w->rank == 2)
+        row = interleaved(w, row);
     return w->data + (size_t)row * (w->column_step ? element_bytes(w) : w->row_bytes);
 }
 
@@ -146,6 +151,9 @@ void pome_weight_decode(const pome_weight *w, int64_t row, float *out)
         pome_gguf_row_decode(w->encoding, p, n, out);
     else if (w->column_step)
         decode_scattered(w, p, out);
+    else if (w->interleaved_rows && w->rank == 1)
+        for (size_t i = 0; i < n; i++)
+            decode_floats(w->dtype, p + (size_t)interleaved(w, (int64_t)i) * element_bytes(w), 1, out + i);
     else
         decode_floats(w->dtype, p, n, out);
     for (size_t i = 0; w->plus != 0 && i < n; i++)

@@ -15,7 +15,8 @@ typedef struct pome_weight {
     pome_dtype dtype;  /* F32, F64, F16, BF16, F8...; NONE: `encoding` tells */
     const pome_gguf_encoding *encoding; /* quantized GGUF types */
     /* GGUF keeps the rows of query and key projections in the order of interleaved rotary; here they are given in that
-     * of split halves: row (head, half, i) is row (head, i, half) of the file. 0: in order. */
+     * of split halves: row (head, half, i) is row (head, i, half) of the file. Likewise the elements of their biases.
+     * 0: in order. */
     int64_t interleaved_rows; /* rows per head */
     float plus;        /* added to every element: norms stored less one */
 } pome_weight;

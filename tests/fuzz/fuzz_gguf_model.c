@@ -32,8 +32,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     pome_arena *arena = pome_arena_create(1 << 24);
     pome_lm_config config;
-    if (pome_lm_config_read_gguf(&config, &g, arena, &err) == POME_OK && config.n_heads % config.n_kv_heads != 0)
-        abort();
+    if (pome_lm_config_read_gguf(&config, &g, arena, &err) == POME_OK)
+        for (int64_t i = 0; i < config.n_layers; i++) {
+            pome_lm_layer layer = pome_lm_config_layer(&config, i);
+            if (layer.n_kv_heads < 1 || layer.n_heads % layer.n_kv_heads != 0 || layer.n_heads > config.n_heads)
+                abort();
+        }
     decode(&g, file);
     pome_arena_destroy(&arena);
     pome_gguf_close(&g);

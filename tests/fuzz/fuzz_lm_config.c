@@ -23,9 +23,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (status != err.code)
         abort();
     if (status == POME_OK) {
-        if (c.n_layers < 1 || c.n_heads % c.n_kv_heads != 0 || c.rope.dim > c.head_dim || c.rope.dim % 2 != 0)
+        if (c.n_layers < 1 || c.rope.dim > c.head_dim || c.rope.dim % 2 != 0)
             abort();
-        if (c.rope.dim <= 256)
+        for (int64_t i = 0; i < c.n_layers; i++) {
+            pome_lm_layer layer = pome_lm_config_layer(&c, i);
+            if (layer.n_kv_heads < 1 || layer.n_heads % layer.n_kv_heads != 0 || layer.n_heads > c.n_heads || layer.ffn < 1)
+                abort();
+        }
+        if (c.rope.dim > 0 && c.rope.dim <= 256)
             (void)!pome_rope_tables(tables[0], tables[1], &c.rope, 4, &err);
     }
     pome_arena_destroy(&arena);

@@ -62,6 +62,12 @@ CONFIGS = {
                                               sliding_attention=dict(rope_theta=1e4))),
     "phi": BASE | dict(model_type="phi3", partial_rotary_factor=0.5, original_max_position_embeddings=64,
                        rope_scaling=dict(type="longrope", short_factor=[1, 2, 3, 4], long_factor=[1, 2, 3, 4])),
+    "openelm": dict(model_type="openelm", num_transformer_layers=2, model_dim=64, head_dim=16, num_query_heads=[2, 4],
+                    num_kv_heads=[1, 2], ffn_multipliers=[0.5, 4.0], ffn_dim_divisor=32, max_context_length=128,
+                    normalize_qk_projections=True, share_input_output_layers=True, rope_freq_constant=10000),
+    "gpt2": dict(model_type="gpt2", n_layer=2, n_embd=64, n_head=4, n_positions=128, n_inner=None,
+                 activation_function="gelu_new", layer_norm_epsilon=1e-5),
+    "qwen": BASE | dict(model_type="qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=1),
     "dynamic": BASE | dict(rope_scaling=dict(type="dynamic", factor=2)),
 }
 for name, fields in CONFIGS.items():

@@ -49,7 +49,7 @@ def assert_close(pome, source, folder, model, ids, *options):
         assert worst(session.feed_all(ids), want) <= 0.006
 
 
-@pytest.mark.parametrize("family", ["smollm2", "llama-linear", "llama-yarn", "qwen2", "qwen3", "gemma2", "gemma3", "phi3",
+@pytest.mark.parametrize("family", ["smollm2", "llama-tied-biased", "llama-linear", "llama-yarn", "qwen2", "qwen3", "gemma2", "gemma3", "phi3",
                                     "phi3-partial-longrope", "openelm", "gpt2"])
 def test_gguf_family(pome, tmp_path, family):
     kind, fields = FAMILIES[family]

@@ -12,7 +12,7 @@
 #include "base/f16.h"
 #include "kernels/x86/avx2.h"
 
-enum { Q8_BLOCK = POME_Q8_BLOCK, Q8_PAIR = 2 * POME_Q8_BLOCK, LANES = 8 };
+enum { Q8_BLOCK = POME_Q8_BLOCK, Q8_PAIR = 2 * POME_Q8_BLOCK, LANES = 8, CODED_TILE = 16 /* rows of weights that are unpacked at once */ };
 
 static inline size_t q8_padded(size_t k)
 {
@@ -99,6 +99,14 @@ static inline void store_rows(float *y, __m256 v, size_t n /* left */)
         avx2_store_part(y, v, n);
 }
 
+static inline __m256 load_rows(const float *y, size_t n, size_t half) /* 8 * half.. of n */
+{
+    size_t left = n > half * LANES ? n - half * LANES : 0;
+    return left >= LANES ? _mm256_loadu_ps(y + half * LANES)
+           : left        ? avx2_load_part(y + half * LANES, left)
+                         : _mm256_setzero_ps();
+}
+
 /* acc + (sum - offset * sum_x) * (scale * scale_x) */
 static inline __m256 add_block(__m256 acc, __m256i sum, __m256 offset, __m256 sum_x, __m256 scale, __m256 scale_x)
 {
@@ -106,6 +114,62 @@ static inline __m256 add_block(__m256 acc, __m256i sum, __m256 offset, __m256 su
     return _mm256_fmadd_ps(total, _mm256_mul_ps(scale, scale_x), acc);
 }
 
+/* Absolute maximum of 32; NaN gives NaN or infinity. */
+static inline float max_magnitude(__m256 a, __m256 b, __m256 c, __m256 d)
+{
+    __m256 clear = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    __m256i ai = _mm256_castps_si256(_mm256_and_ps(a, clear)), bi = _mm256_castps_si256(_mm256_and_ps(b, clear));
+    __m256i ci = _mm256_castps_si256(_mm256_and_ps(c, clear)), di = _mm256_castps_si256(_mm256_and_ps(d, clear));
+    __m256i max = _mm256_max_epi32(_mm256_max_epi32(ai, bi), _mm256_max_epi32(ci, di)); /* ordered as floats are */
+    __m128i half = _mm_max_epi32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
+    half = _mm_max_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+    half = _mm_max_epi32(half, _mm_shuffle_epi32(half, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(half));
+}
+
+/* 32 codes in order, as four vectors of int32; sets the block's scale and sum. */
+static inline void quantize_block(__m256i code[4], const float *x, float *scale, float *sum)
+{
+    __m256 v[4];
+    for (size_t i = 0; i < 4; i++)
+        v[i] = _mm256_loadu_ps(x + 8 * i);
+    float max = max_magnitude(v[0], v[1], v[2], v[3]);
+    bool finite = max < INFINITY;
+    float factor = finite && max >= 1e-30f ? 127.0f / max : 0.0f;
+    __m256i total = _mm256_setzero_si256();
+    for (size_t i = 0; i < 4; i++) {
+        code[i] = factor > 0 ? _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(factor))) : _mm256_setzero_si256();
+        total = _mm256_add_epi32(total, code[i]);
+    }
+    *scale = !finite ? NAN : factor > 0 ? max / 127.0f : 0.0f;
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+    *sum = (float)_mm_cvtsi128_si32(s);
+}
+
+/* A product, as seen by what multiplies eight rows of weights. */
+typedef struct coded_job {
+    const pome_coded_rows *w;
+    q8_view x; /* the first row */
+    size_t row_bytes, per_row, blocks_per_entry;
+} coded_job;
+
+/* Entries of `n_blocks` blocks from `first` on to columns 8 * half.. of dst. */
+static inline void spread_entries(float (*dst)[CODED_TILE], const uint16_t *table, const coded_job *job, const row_group *g,
+                                  size_t first, size_t n_blocks, size_t half)
+{
+    entries e;
+    for (size_t b = 0; b < n_blocks;) {
+        load_entries(&e, table, job->per_row, g->index, (first + b) / job->blocks_per_entry);
+        size_t end = (e.first + LANES) * job->blocks_per_entry - first;
+        for (end = end < n_blocks ? end : n_blocks; b < end; b++)
+            _mm256_store_ps(dst[b] + half * LANES,
+                            _mm256_loadu_ps(e.value[(first + b) / job->blocks_per_entry - e.first]));
+    }
+}
+
 void pome_coded_fill_nibbles_avx2(pome_kernels *k);
+void pome_coded_fill_words_avx2(pome_kernels *k);
 
 #endif

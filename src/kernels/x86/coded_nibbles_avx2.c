@@ -13,7 +13,7 @@
 #include "kernels/x86/coded_avx2.h"
 
 enum {
-    TILE = 16,          /* rows of weights */
+    TILE = CODED_TILE,
     TILE_BLOCKS = 32,   /* blocks along k */
     STEPS = Q8_BLOCK / 4,
     AHEAD = 1024        /* bytes of a row to prefetch ahead */
@@ -29,40 +29,6 @@ typedef struct tile {
 static size_t q8_size(size_t m, size_t k)
 {
     return m * q8_row_bytes(k, 1);
-}
-
-/* Absolute maximum of 32; NaN gives NaN or infinity. */
-static inline float max_magnitude(__m256 a, __m256 b, __m256 c, __m256 d)
-{
-    __m256 clear = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    __m256i ai = _mm256_castps_si256(_mm256_and_ps(a, clear)), bi = _mm256_castps_si256(_mm256_and_ps(b, clear));
-    __m256i ci = _mm256_castps_si256(_mm256_and_ps(c, clear)), di = _mm256_castps_si256(_mm256_and_ps(d, clear));
-    __m256i max = _mm256_max_epi32(_mm256_max_epi32(ai, bi), _mm256_max_epi32(ci, di)); /* ordered as floats are */
-    __m128i half = _mm_max_epi32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
-    half = _mm_max_epi32(half, _mm_shuffle_epi32(half, 0x4e));
-    half = _mm_max_epi32(half, _mm_shuffle_epi32(half, 0xb1));
-    return _mm_cvtss_f32(_mm_castsi128_ps(half));
-}
-
-/* 32 codes in order, as four vectors of int32; sets the block's scale and sum. */
-static inline void quantize_block(__m256i code[4], const float *x, float *scale, float *sum)
-{
-    __m256 v[4];
-    for (size_t i = 0; i < 4; i++)
-        v[i] = _mm256_loadu_ps(x + 8 * i);
-    float max = max_magnitude(v[0], v[1], v[2], v[3]);
-    bool finite = max < INFINITY;
-    float factor = finite && max >= 1e-30f ? 127.0f / max : 0.0f;
-    __m256i total = _mm256_setzero_si256();
-    for (size_t i = 0; i < 4; i++) {
-        code[i] = factor > 0 ? _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(factor))) : _mm256_setzero_si256();
-        total = _mm256_add_epi32(total, code[i]);
-    }
-    *scale = !finite ? NAN : factor > 0 ? max / 127.0f : 0.0f;
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
-    *sum = (float)_mm_cvtsi128_si32(s);
 }
 
 static void q8_set(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx)
@@ -120,13 +86,7 @@ static inline void reduce_rows(__m256i sum[2], const __m256i v[LANES])
     sum[1] = _mm256_permute2x128_si256(a, b, 0x31);
 }
 
-typedef struct vector_job {
-    const pome_coded_rows *w;
-    q8_view x;
-    size_t row_bytes, per_row, blocks_per_entry;
-} vector_job;
-
-static inline __attribute__((always_inline)) __m256 eight_rows(const vector_job *job, const row_group *g, bool is_signed,
+static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *job, const row_group *g, bool is_signed,
                                                                bool has_offset, bool plain)
 {
     size_t n_blocks = job->w->k / Q8_BLOCK, per_entry = plain ? 1 : job->blocks_per_entry;
@@ -190,20 +150,7 @@ static inline void unpack_block(uint8_t (*dst)[TILE][4], const row_group *g, siz
     }
 }
 
-static inline void spread_entries(float (*dst)[TILE], const uint16_t *table, const vector_job *job, const row_group *g,
-                                  size_t first, size_t n_blocks, size_t half)
-{
-    entries e;
-    for (size_t b = 0; b < n_blocks;) {
-        load_entries(&e, table, job->per_row, g->index, (first + b) / job->blocks_per_entry);
-        size_t end = (e.first + LANES) * job->blocks_per_entry - first;
-        for (end = end < n_blocks ? end : n_blocks; b < end; b++)
-            _mm256_store_ps(dst[b] + half * LANES,
-                            _mm256_loadu_ps(e.value[(first + b) / job->blocks_per_entry - e.first]));
-    }
-}
-
-static void unpack_tile(tile *t, const vector_job *job, const row_group g[2], size_t first, size_t n_blocks,
+static void unpack_tile(tile *t, const coded_job *job, const row_group g[2], size_t first, size_t n_blocks,
                         bool is_signed)
 {
     for (size_t half = 0; half < 2; half++) {
@@ -228,12 +175,8 @@ static inline __attribute__((always_inline)) void multiply_tile(float *y, size_t
     __m256i ones = _mm256_set1_epi16(1);
     for (size_t r = 0; r < n_x; r++) {
         x[r] = q8_row(q8, k, 1, i + r);
-        for (size_t h = 0; h < 2; h++) {
-            size_t left = n > h * LANES ? n - h * LANES : 0;
-            acc[r][h] = first == 0 ? _mm256_setzero_ps() : left >= LANES ? _mm256_loadu_ps(y + r * ldy + h * LANES)
-                                                         : left ? avx2_load_part(y + r * ldy + h * LANES, left)
-                                                                : _mm256_setzero_ps();
-        }
+        for (size_t h = 0; h < 2; h++)
+            acc[r][h] = first ? load_rows(y + r * ldy, n, h) : _mm256_setzero_ps();
     }
     for (size_t b = 0; b < n_blocks; b++) {
         __m256i sum[4][2];
@@ -262,7 +205,7 @@ static inline __attribute__((always_inline)) void multiply_tile(float *y, size_t
             store_rows(y + r * ldy + h * LANES, acc[r][h], n - h * LANES);
 }
 
-static void many(float *y, size_t ldy, const void *q8, size_t m, const vector_job *job, size_t n, tile *t, bool is_signed)
+static void many(float *y, size_t ldy, const void *q8, size_t m, const coded_job *job, size_t n, tile *t, bool is_signed)
 {
     size_t n_blocks = job->w->k / Q8_BLOCK, k = job->w->k;
     for (size_t j = 0; j < n; j += TILE) {
@@ -291,7 +234,7 @@ static size_t scratch_size(size_t m, size_t k)
 static void times(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch,
                   bool is_signed)
 {
-    vector_job job = {w, q8_row(q8, w->k, 1, 0), w->k / 2, w->k / w->block, w->block / Q8_BLOCK};
+    coded_job job = {w, q8_row(q8, w->k, 1, 0), w->k / 2, w->k / w->block, w->block / Q8_BLOCK};
     if (m != 1) {
         many(y, ldy, q8, m, &job, n, (tile *)scratch, is_signed);
         return;

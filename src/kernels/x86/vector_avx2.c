@@ -147,4 +147,5 @@ void pome_kernels_fill_avx2(pome_kernels *k)
     k->decode_int8_block = pome_decode_int8_block_avx2;
     k->decode_lut4 = pome_decode_lut4_avx2;
     pome_coded_fill_nibbles_avx2(k);
+    pome_coded_fill_words_avx2(k);
 }

@@ -1,0 +1,373 @@
+/* Products of 8-bit weights and of 4-bit palettes with int8 activations for AVX2. Both operands are widened to 16 bits
+ * and multiplied in pairs: 8-bit codes times 8-bit codes overflow the 16-bit sums of the byte instruction, and a palette
+ * keeps 16 bits of its entries. A block's sum stays below 2^27.
+ *
+ * Activations lie in order for 8-bit codes; for palettes a pair of blocks lies as even elements 0..7 of block 0 and of
+ * block 1, even elements 8..15 of both, then the odd ones likewise: what unpacking looked-up bytes gives.
+ *
+ * One row of activations takes eight rows of weights as they lie. More rows share a tile of 16 rows by 512 columns,
+ * unpacked to [k/2][16][2] words (16 KB). */
+#include "kernels/x86/coded_avx2.h"
+
+enum { TILE = CODED_TILE, TILE_BLOCKS = 16, STEPS = Q8_BLOCK / 2, AHEAD = 1024 };
+
+typedef struct tile {
+    int16_t codes[TILE_BLOCKS][STEPS][TILE][2];
+    float scale[TILE_BLOCKS][TILE], offset[TILE_BLOCKS][TILE];
+} tile;
+
+typedef enum word_kind { SIGNED_BYTES, BYTES, PALETTE } word_kind;
+
+typedef struct palette { /* sixteen 16-bit entries by code, as low and high bytes; the unit is the rows' scale */
+    __m128i low, high;
+    float unit;
+} palette;
+
+/* ---- activations ---- */
+
+static size_t q8_size(size_t m, size_t k)
+{
+    return m * q8_row_bytes(k, 2);
+}
+
+static inline void store_half(int16_t *p, __m128i v)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, v);
+}
+
+static inline void set(void *q8, size_t k, size_t first, size_t n, const float *x, size_t ldx, bool split)
+{
+    __m256i even_first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+    for (size_t i = 0; i < n; i++) {
+        q8_view row = q8_row(q8, k, 2, first + i);
+        int16_t *codes = (int16_t *)(uintptr_t)row.codes;
+        float *scale = (float *)(uintptr_t)row.scale, *sum = (float *)(uintptr_t)row.sum;
+        if (k % Q8_PAIR) {
+            memset(codes + k / Q8_PAIR * Q8_PAIR, 0, Q8_PAIR * sizeof *codes);
+            scale[k / Q8_BLOCK] = sum[k / Q8_BLOCK] = 0;
+        }
+        for (size_t b = 0; b < k / Q8_BLOCK; b++) {
+            __m256i c[4];
+            quantize_block(c, x + i * ldx + b * Q8_BLOCK, scale + b, sum + b);
+            for (size_t h = 0; h < 2; h++) { /* elements 16h.. */
+                __m256i v = _mm256_permute4x64_epi64(_mm256_packs_epi32(c[2 * h], c[2 * h + 1]), 0xd8);
+                int16_t *at = split ? codes + b / 2 * Q8_PAIR + b % 2 * 8 + h * 16 : codes + b * Q8_BLOCK + h * 16;
+                if (split)
+                    v = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, even_first), 0xd8);
+                store_half(at, _mm256_castsi256_si128(v));
+                store_half(at + (split ? 32 : 8), _mm256_extracti128_si256(v, 1));
+            }
+        }
+    }
+}
+
+static void q8_set_bytes(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx)
+{
+    (void)m;
+    set(q8, k, first, n, x, ldx, false);
+}
+
+static void q8_set_palette(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx)
+{
+    (void)m;
+    set(q8, k, first, n, x, ldx, true);
+}
+
+/* ---- weights ---- */
+
+static palette palette_of(const uint16_t *table_f16)
+{
+    palette p;
+    float value[16], max = 0;
+    uint8_t low[16], high[16];
+    bool finite = true;
+    for (size_t i = 0; i < 16; i++) {
+        value[i] = pome_f16_to_f32(table_f16[i]);
+        finite = finite && isfinite(value[i]);
+        max = fabsf(value[i]) > max ? fabsf(value[i]) : max;
+    }
+    for (size_t i = 0; i < 16; i++) {
+        int word = finite && max > 0 ? (int)rintf(value[i] * (32767.0f / max)) : 0;
+        low[i] = (uint8_t)(word & 255);
+        high[i] = (uint8_t)(word >> 8 & 255);
+    }
+    p.low = _mm_loadu_si128((const __m128i *)(const void *)low);
+    p.high = _mm_loadu_si128((const __m128i *)(const void *)high);
+    p.unit = finite ? max / 32767.0f : NAN;
+    return p;
+}
+
+/* 32 bytes of nibbles: words of even elements in v[0], v[1] and odd ones in v[2], v[3], by halves of the vector. */
+static inline void look_up(__m256i v[4], __m256i bytes, const palette *p)
+{
+    __m256i mask = _mm256_set1_epi8(15), low = _mm256_broadcastsi128_si256(p->low);
+    __m256i high = _mm256_broadcastsi128_si256(p->high);
+    __m256i even = _mm256_and_si256(bytes, mask), odd = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
+    __m256i l = _mm256_shuffle_epi8(low, even), h = _mm256_shuffle_epi8(high, even);
+    v[0] = _mm256_unpacklo_epi8(l, h);
+    v[1] = _mm256_unpackhi_epi8(l, h);
+    l = _mm256_shuffle_epi8(low, odd);
+    h = _mm256_shuffle_epi8(high, odd);
+    v[2] = _mm256_unpacklo_epi8(l, h);
+    v[3] = _mm256_unpackhi_epi8(l, h);
+}
+
+static inline __m256i widen(__m128i bytes, word_kind kind)
+{
+    return kind == BYTES ? _mm256_cvtepu8_epi16(bytes) : _mm256_cvtepi8_epi16(bytes);
+}
+
+/* ---- one row of activations ---- */
+
+static inline __m256i sum_four(const __m256i v[4])
+{
+    return _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+}
+
+/* Sums of a pair of blocks, one row to a lane. */
+static inline void palette_pair(__m256i sum[2], const row_group *g, size_t b, bool whole, const int16_t *x,
+                                const palette *p)
+{
+    __m256i v[LANES], xv[4];
+    for (size_t i = 0; i < 4; i++)
+        xv[i] = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK + 16 * i));
+    for (size_t r = 0; r < LANES; r++) {
+        const __m256i *at = (const __m256i *)(const void *)(g->codes[r] + b * 16);
+        __m256i w[4];
+        look_up(w, whole ? _mm256_loadu_si256(at) : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)at)), p);
+        v[r] = _mm256_add_epi32(_mm256_add_epi32(_mm256_madd_epi16(w[0], xv[0]), _mm256_madd_epi16(w[1], xv[1])),
+                                _mm256_add_epi32(_mm256_madd_epi16(w[2], xv[2]), _mm256_madd_epi16(w[3], xv[3])));
+    }
+    __m256i a = sum_four(v), c = sum_four(v + 4);
+    sum[0] = _mm256_permute2x128_si256(a, c, 0x20);
+    sum[1] = _mm256_permute2x128_si256(a, c, 0x31);
+}
+
+static inline __m256i bytes_block(const row_group *g, size_t b, const int16_t *x, word_kind kind)
+{
+    __m256i v[LANES], x0 = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK)),
+                      x1 = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK + 16));
+    for (size_t r = 0; r < LANES; r++) {
+        const __m128i *at = (const __m128i *)(const void *)(g->codes[r] + b * Q8_BLOCK);
+        v[r] = _mm256_add_epi32(_mm256_madd_epi16(widen(_mm_loadu_si128(at), kind), x0),
+                                _mm256_madd_epi16(widen(_mm_loadu_si128(at + 1), kind), x1));
+    }
+    __m256i a = sum_four(v), c = sum_four(v + 4);
+    return _mm256_add_epi32(_mm256_permute2x128_si256(a, c, 0x20), _mm256_permute2x128_si256(a, c, 0x31));
+}
+
+static inline void prefetch_rows(const coded_job *job, const row_group *g, size_t at)
+{
+    size_t ahead = at + AHEAD;
+    ahead += ahead < job->row_bytes ? 0 : (LANES - 1) * job->row_bytes; /* the next eight rows */
+    for (size_t r = 0; r < LANES; r++)
+        _mm_prefetch((const char *)g->codes[r] + ahead, _MM_HINT_T0);
+}
+
+static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *job, const row_group *g, word_kind kind,
+                                                               const palette *p)
+{
+    size_t n_blocks = job->w->k / Q8_BLOCK, per_entry = job->blocks_per_entry;
+    const int16_t *x = (const int16_t *)job->x.codes;
+    bool has_offset = kind == BYTES && job->w->offset_f16;
+    entries scale, offset;
+    __m256 acc = _mm256_setzero_ps(), unit = _mm256_set1_ps(p->unit), zero = _mm256_setzero_ps();
+    for (size_t b = 0; b < n_blocks;) {
+        size_t end = n_blocks;
+        if (kind != PALETTE) {
+            load_entries(&scale, job->w->scale_f16, job->per_row, g->index, b / per_entry);
+            if (has_offset)
+                load_entries(&offset, job->w->offset_f16, job->per_row, g->index, b / per_entry);
+            end = (scale.first + LANES) * per_entry;
+        }
+        for (end = end < n_blocks ? end : n_blocks; b < end; b += 2) {
+            __m256i sum[2];
+            if (kind == PALETTE) {
+                if (b % 4 == 0)
+                    prefetch_rows(job, g, b * 16);
+                palette_pair(sum, g, b, b + 1 < n_blocks, x, p);
+            } else {
+                prefetch_rows(job, g, b * Q8_BLOCK);
+                sum[0] = bytes_block(g, b, x, kind);
+                sum[1] = b + 1 < n_blocks ? bytes_block(g, b + 1, x, kind) : sum[0];
+            }
+            for (size_t h = 0; h < 2 && b + h < n_blocks; h++) {
+                size_t entry = kind == PALETTE ? 0 : (b + h) / per_entry - scale.first;
+                acc = add_block(acc, sum[h], has_offset ? _mm256_loadu_ps(offset.value[entry]) : zero,
+                                _mm256_broadcast_ss(job->x.sum + b + h),
+                                kind == PALETTE ? unit : _mm256_loadu_ps(scale.value[entry]),
+                                _mm256_broadcast_ss(job->x.scale + b + h));
+            }
+        }
+    }
+    return acc;
+}
+
+/* ---- many rows of activations ---- */
+
+/* Four steps of eight rows from words of rows r and r + 4 in the halves of v[r]. */
+static inline void store_steps(int16_t (*dst)[TILE][2], const __m256i v[4])
+{
+    __m256i a = _mm256_unpacklo_epi32(v[0], v[1]), b = _mm256_unpackhi_epi32(v[0], v[1]);
+    __m256i c = _mm256_unpacklo_epi32(v[2], v[3]), d = _mm256_unpackhi_epi32(v[2], v[3]);
+    _mm256_store_si256((__m256i *)(void *)dst[0], _mm256_unpacklo_epi64(a, c));
+    _mm256_store_si256((__m256i *)(void *)dst[1], _mm256_unpackhi_epi64(a, c));
+    _mm256_store_si256((__m256i *)(void *)dst[2], _mm256_unpacklo_epi64(b, d));
+    _mm256_store_si256((__m256i *)(void *)dst[3], _mm256_unpackhi_epi64(b, d));
+}
+
+static inline __m128i load_half(const uint8_t *p)
+{
+    return _mm_loadl_epi64((const __m128i *)(const void *)p);
+}
+
+static inline void unpack_block(int16_t (*dst)[TILE][2], const row_group *g, size_t b, word_kind kind, const palette *p)
+{
+    __m256i v[4][4]; /* [quarter][row] */
+    for (size_t r = 0; r < 4; r++) {
+        if (kind == PALETTE) {
+            __m256i words[4];
+            look_up(words,
+                    _mm256_setr_m128i(_mm_loadu_si128((const __m128i *)(const void *)(g->codes[r] + b * 16)),
+                                      _mm_loadu_si128((const __m128i *)(const void *)(g->codes[r + 4] + b * 16))),
+                    p);
+            for (size_t q = 0; q < 4; q++)
+                v[q][r] = words[q];
+        } else {
+            for (size_t q = 0; q < 4; q++)
+                v[q][r] = widen(_mm_unpacklo_epi64(load_half(g->codes[r] + b * Q8_BLOCK + 8 * q),
+                                                   load_half(g->codes[r + 4] + b * Q8_BLOCK + 8 * q)),
+                                kind);
+        }
+    }
+    for (size_t q = 0; q < 4; q++)
+        store_steps(dst + 4 * q, v[q]);
+}
+
+static void unpack_tile(tile *t, const coded_job *job, const row_group g[2], size_t first, size_t n_blocks,
+                        word_kind kind, const palette *p)
+{
+    for (size_t half = 0; half < 2; half++) {
+        for (size_t b = 0; b < n_blocks; b++)
+            unpack_block((int16_t(*)[TILE][2])(void *)t->codes[b][0][half * LANES], &g[half], first + b, kind, p);
+        if (kind != PALETTE)
+            spread_entries(t->scale, job->w->scale_f16, job, &g[half], first, n_blocks, half);
+        if (kind == BYTES && job->w->offset_f16)
+            spread_entries(t->offset, job->w->offset_f16, job, &g[half], first, n_blocks, half);
+        for (size_t b = 0; b < n_blocks; b++) {
+            if (kind == PALETTE)
+                _mm256_store_ps(t->scale[b] + half * LANES, _mm256_set1_ps(p->unit));
+            if (kind != BYTES || !job->w->offset_f16)
+                _mm256_store_ps(t->offset[b] + half * LANES, _mm256_setzero_ps());
+        }
+    }
+}
+
+/* n_x (1 to 4) rows of activations with a tile; n rows of weights are wanted. */
+static inline __attribute__((always_inline)) void multiply_tile(float *y, size_t ldy, const void *q8, size_t k,
+                                                                size_t i, const tile *t, size_t first, size_t n_blocks,
+                                                                size_t n, size_t n_x, bool split)
+{
+    __m256 acc[4][2];
+    q8_view x[4];
+    for (size_t r = 0; r < n_x; r++) {
+        x[r] = q8_row(q8, k, 2, i + r);
+        for (size_t h = 0; h < 2; h++)
+            acc[r][h] = first ? load_rows(y + r * ldy, n, h) : _mm256_setzero_ps();
+    }
+    for (size_t b = 0; b < n_blocks; b++) {
+        __m256i sum[4][2];
+        size_t at = split ? (first + b) / 2 * Q8_PAIR + (first + b) % 2 * 8 : (first + b) * Q8_BLOCK;
+        for (size_t s = 0; s < STEPS; s++) {
+            __m256i w0 = _mm256_load_si256((const __m256i *)(const void *)t->codes[b][s][0]);
+            __m256i w1 = _mm256_load_si256((const __m256i *)(const void *)t->codes[b][s][LANES]);
+            for (size_t r = 0; r < n_x; r++) {
+                int32_t two;
+                memcpy(&two, (const int16_t *)x[r].codes + at + (split ? s / 4 * 16 + s % 4 * 2 : 2 * s), sizeof two);
+                __m256i xv = _mm256_set1_epi32(two);
+                __m256i p0 = _mm256_madd_epi16(w0, xv), p1 = _mm256_madd_epi16(w1, xv);
+                sum[r][0] = s ? _mm256_add_epi32(sum[r][0], p0) : p0;
+                sum[r][1] = s ? _mm256_add_epi32(sum[r][1], p1) : p1;
+            }
+        }
+        for (size_t r = 0; r < n_x; r++)
+            for (size_t h = 0; h < 2; h++)
+                acc[r][h] = add_block(acc[r][h], sum[r][h], _mm256_load_ps(t->offset[b] + h * LANES),
+                                      _mm256_broadcast_ss(x[r].sum + first + b), _mm256_load_ps(t->scale[b] + h * LANES),
+                                      _mm256_broadcast_ss(x[r].scale + first + b));
+    }
+    for (size_t r = 0; r < n_x; r++)
+        for (size_t h = 0; h < 2 && n > h * LANES; h++)
+            store_rows(y + r * ldy + h * LANES, acc[r][h], n - h * LANES);
+}
+
+static inline __attribute__((always_inline)) void many(float *y, size_t ldy, const void *q8, size_t m,
+                                                       const coded_job *job, size_t n, tile *t, word_kind kind,
+                                                       const palette *p)
+{
+    size_t n_blocks = job->w->k / Q8_BLOCK, k = job->w->k;
+    bool split = kind == PALETTE;
+    for (size_t j = 0; j < n; j += TILE) {
+        row_group g[2] = {rows_from(job->w, job->row_bytes, j, n), rows_from(job->w, job->row_bytes, j + LANES, n)};
+        for (size_t first = 0; first < n_blocks; first += TILE_BLOCKS) {
+            size_t len = n_blocks - first < TILE_BLOCKS ? n_blocks - first : TILE_BLOCKS, i = 0;
+            unpack_tile(t, job, g, first, len, kind, p);
+            for (; i + 4 <= m; i += 4)
+                multiply_tile(y + i * ldy + j, ldy, q8, k, i, t, first, len, n - j, 4, split);
+            if (i + 2 <= m) {
+                multiply_tile(y + i * ldy + j, ldy, q8, k, i, t, first, len, n - j, 2, split);
+                i += 2;
+            }
+            if (i < m)
+                multiply_tile(y + i * ldy + j, ldy, q8, k, i, t, first, len, n - j, 1, split);
+        }
+    }
+}
+
+static size_t scratch_size(size_t m, size_t k)
+{
+    (void)k;
+    return m > 1 ? sizeof(tile) : 0;
+}
+
+static inline __attribute__((always_inline)) void times(float *y, size_t ldy, const void *q8, size_t m,
+                                                        const pome_coded_rows *w, size_t n, void *scratch,
+                                                        word_kind kind)
+{
+    size_t block = kind == PALETTE ? w->k : w->block;
+    coded_job job = {w, q8_row(q8, w->k, 2, 0), kind == PALETTE ? w->k / 2 : w->k, w->k / block, block / Q8_BLOCK};
+    palette p = {0};
+    if (kind == PALETTE)
+        p = palette_of(w->table_f16);
+    if (m != 1) {
+        many(y, ldy, q8, m, &job, n, (tile *)scratch, kind, &p);
+        return;
+    }
+    for (size_t j = 0; j < n; j += LANES) {
+        row_group g = rows_from(w, job.row_bytes, j, n);
+        store_rows(y + j, eight_rows(&job, &g, kind, &p), n - j);
+    }
+}
+
+static void times_i8(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch)
+{
+    times(y, ldy, q8, m, w, n, scratch, SIGNED_BYTES);
+}
+
+static void times_u8(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch)
+{
+    times(y, ldy, q8, m, w, n, scratch, BYTES);
+}
+
+static void times_lut4(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n,
+                       void *scratch)
+{
+    times(y, ldy, q8, m, w, n, scratch, PALETTE);
+}
+
+void pome_coded_fill_words_avx2(pome_kernels *k)
+{
+    k->coded[POME_CODES_I8] = (pome_coded_kernels){q8_size, q8_set_bytes, scratch_size, times_i8};
+    k->coded[POME_CODES_U8] = (pome_coded_kernels){q8_size, q8_set_bytes, scratch_size, times_u8};
+    k->coded[POME_CODES_LUT4] = (pome_coded_kernels){q8_size, q8_set_palette, scratch_size, times_lut4};
+}

@@ -632,8 +632,10 @@ pome_status pome_llm_session_reserve_rows(pome_llm_session *s, int64_t n_rows, p
                          (long long)s->llm->context);
     POME_TRY(make_row_room(s, n_rows, err));
     int64_t n_pass = s->llm->contract.kind == &pome_contract_nocache || n_rows > s->max_rows ? s->max_rows : n_rows;
-    if (!s->all_rows)
-        return create_predictor(&s->all_rows, s->llm, false, n_pass, err);
+    if (!s->all_rows) {
+        POME_TRY(create_predictor(&s->all_rows, s->llm, false, n_pass, err));
+        return pome_predictor_profile(s->all_rows, s->profile, err);
+    }
     return may_pad(s->llm) || pads_every_pass(s->llm) ? POME_OK : reserve(s->all_rows, s->llm, n_pass, err);
 }
 

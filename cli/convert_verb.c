@@ -190,19 +190,20 @@ static int print_report(const convert_args *args, const char *out, const pome_co
 {
     if (args->common.json)
         return print_json(json_pack(
-            "{s:o, s:s, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "package", json_text(out),
+            "{s:o, s:s, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "package", json_text(out),
             "architecture", r->architecture, "quantize", r->quantize, "tokenizer", r->tokenizer, "tied_head", r->is_tied,
             "dry_run", args->dry_run, "parameters", (json_int_t)r->n_parameters, "tensors", (json_int_t)r->n_tensors,
             "layers", (json_int_t)r->n_layers, "context", (json_int_t)r->context, "vocabulary", (json_int_t)r->n_vocab,
             "source_bytes", (json_int_t)r->source_bytes, "weights_bytes", (json_int_t)r->weights_bytes, "worst_steps",
-            r->worst_steps, "seconds", seconds));
+            r->worst_steps, "beyond_steps", r->beyond_steps, "seconds", seconds));
     printf("%s%s\n", out, args->dry_run ? " (not written)" : "");
     printf("  architecture  %s, %lld layers, %llu parameters in %u tensors\n", r->architecture, (long long)r->n_layers,
            (unsigned long long)r->n_parameters, (unsigned)r->n_tensors);
     printf("  weights       %s, %.1f MB (source %.1f MB)%s\n", r->quantize, (double)r->weights_bytes / 1e6,
            (double)r->source_bytes / 1e6, r->is_tied ? ", the embedding is the head" : "");
     if (r->worst_steps > 0)
-        printf("  difference    at most %.4f of a step from the source's values\n", r->worst_steps);
+        printf("  difference    at most %.4f of a step from the source's values, %.4f where it is more than rounding to fp16\n",
+               r->worst_steps, r->beyond_steps);
     printf("  context       %lld tokens, vocabulary of %lld\n", (long long)r->context, (long long)r->n_vocab);
     if (!args->dry_run)
         printf("  tokenizer     %s\n", r->tokenizer[0] ? r->tokenizer : "none");

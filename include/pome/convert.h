@@ -84,6 +84,7 @@ typedef struct pome_convert_report {
     bool is_tied;               /* the embedding serves as head */
     uint32_t n_tensors;
     double worst_steps;         /* KEEP: the largest difference from the source's values, in quantization steps */
+    double beyond_steps;        /* the same where it is more than rounding those values to fp16 makes */
 } pome_convert_report;
 
 /* `out` ends in ".mlpackage"; nothing is ever half-written under it. report may be NULL.

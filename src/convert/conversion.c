@@ -191,6 +191,7 @@ static pome_status write_jobs(conversion *v, const pome_blob_writer *w, pome_jou
     }
     pome_pool_destroy(&to.pool);
     v->report.worst_steps = to.worst.steps;
+    v->report.beyond_steps = to.worst.beyond;
     return status;
 }
 

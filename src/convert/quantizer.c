@@ -3,43 +3,7 @@
 #include <math.h>
 
 #include "base/f16.h"
-
-#define HALF_MAX 65504.0f
-
-/* The loops over weights are written without branches, so that compilers turn them into vectors. A weight is taken as
- * its bits: sign and magnitude. */
-#define HALF_TOO_LARGE 0x477ff000u /* 65520: rounds to infinity */
-#define HALF_MAX_BITS 0x477fe000u
-#define HALF_NORMAL_MIN 0x38800000u /* 2^-14 */
-
-/* Both values are computed: a conditional expression with floats in it would become a branch. */
-static inline uint32_t choose(bool condition, uint32_t yes, uint32_t no)
-{
-    uint32_t mask = 0u - (uint32_t)condition;
-    return (yes & mask) | (no & ~mask);
-}
-
-/* A magnitude within float16's range: what is beyond it becomes the largest half, NaN 0. */
-static inline uint32_t to_range(uint32_t a)
-{
-    a = choose(a > 0x7f800000u, 0, a);
-    return choose(a >= HALF_TOO_LARGE, HALF_MAX_BITS, a);
-}
-
-/* A magnitude in range to the nearest half, ties to even, as a float. */
-static inline uint32_t round_to_half(uint32_t a)
-{
-    uint32_t normal = (a + 0xfffu + ((a >> 13) & 1u)) & ~0x1fffu;
-    float small = pome_f32_from_bits(a) + 0.5f; /* 0.5's last place is a subnormal half's */
-    uint32_t subnormal = pome_f32_bits(small - 0.5f);
-    return choose(a < HALF_NORMAL_MIN, subnormal, normal);
-}
-
-static inline float half_of(float w)
-{
-    uint32_t u = pome_f32_bits(w);
-    return pome_f32_from_bits((u & 0x80000000u) | round_to_half(to_range(u & 0x7fffffffu)));
-}
+#include "convert/half_bits.h"
 
 size_t pome_encode_halves(uint16_t *out, const float *w, size_t n)
 {
@@ -254,58 +218,6 @@ size_t pome_encode_search(int8_t *codes, uint16_t *scales, const float *w, size_
         scales[b] = best;
     }
     return n_bad;
-}
-
-/* ---- GGUF blocks as they are ---- */
-
-/* scale * code + shift as scale * (code - offset). Where the scale is 0 only the shift is left: shift * (1 - 0). */
-static void keep_group(int8_t *codes, uint16_t *scale, uint16_t *offset, const pome_gguf_encoding *e, float s, float shift)
-{
-    *scale = pome_f32_to_f16(s);
-    *offset = 0;
-    if (!e->has_shift)
-        return;
-    float rounded = pome_f16_to_f32(*scale);
-    float wanted = rounded != 0 ? -shift / rounded : 0;
-    if (rounded != 0 && fabsf(wanted) <= HALF_MAX) {
-        *offset = pome_f32_to_f16(wanted);
-        return;
-    }
-    *scale = pome_f32_to_f16(shift);
-    for (uint32_t i = 0; i < e->group; i++)
-        codes[i] = 1;
-}
-
-static void note_error(pome_encode_error *worst, const int8_t *codes, float scale, float offset, const float *wanted,
-                       size_t n, float step)
-{
-    for (size_t i = 0; i < n; i++) {
-        float got = pome_f16_round(scale * pome_f16_round((float)codes[i] - offset));
-        double d = fabs((double)got - (double)wanted[i]);
-        worst->absolute = d > worst->absolute ? d : worst->absolute;
-        if (step != 0 && d / fabs((double)step) > worst->steps)
-            worst->steps = d / fabs((double)step);
-    }
-}
-
-void pome_encode_kept(int8_t *codes, uint16_t *scales, uint16_t *offsets, const pome_gguf_encoding *e,
-                      const uint8_t *row, size_t n, pome_encode_error *worst)
-{
-    pome_gguf_block b = {.shift = {0}};
-    float wanted[POME_GGUF_BLOCK_MAX];
-    size_t g = 0;
-    for (size_t at = 0; at < n; at += e->block, row += e->bytes) {
-        e->split(&b, row);
-        memcpy(codes + at, b.code, e->block);
-        for (uint32_t k = 0; k < e->block / e->group; k++, g++) {
-            const int8_t *code = b.code + k * e->group;
-            for (uint32_t i = 0; i < e->group; i++)
-                wanted[i] = b.scale[k] * (float)code[i] + b.shift[k];
-            keep_group(codes + at + k * e->group, &scales[g], &offsets[g], e, b.scale[k], b.shift[k]);
-            note_error(worst, codes + at + k * e->group, pome_f16_to_f32(scales[g]), pome_f16_to_f32(offsets[g]), wanted,
-                       e->group, b.scale[k]);
-        }
-    }
 }
 
 void pome_encode_bits(uint8_t *out, const uint8_t *codes, size_t n, uint32_t bits)

@@ -13,8 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "formats/gguf_blocks.h"
-
 /* Returns how many elements were beyond the range of float16 (or no numbers). */
 size_t pome_encode_halves(uint16_t *out, const float *w, size_t n);
 /* n / block scales and n codes; `block` divides n. top: 7 or 127. The same count. */
@@ -27,15 +25,6 @@ size_t pome_encode_asymmetric(uint8_t *codes, uint16_t *scales, uint8_t *offsets
                               int top);
 /* With `search` the scale of each block is that of least squared error among 0.6 .. 1 of the rule's. */
 size_t pome_encode_search(int8_t *codes, uint16_t *scales, const float *w, size_t n, size_t block, int top);
-
-/* A quantized GGUF row as it is: codes, scale and (for types with a shift) offset per group, all groups of a row, such
- * that scale * (code - offset) is the element. Gives the largest difference from the row's elements, in steps (of
- * |scale|), and the largest absolute one. */
-typedef struct pome_encode_error {
-    double steps, absolute;
-} pome_encode_error;
-void pome_encode_kept(int8_t *codes, uint16_t *scales, uint16_t *offsets, const pome_gguf_encoding *e,
-                      const uint8_t *row, size_t n, pome_encode_error *worst);
 
 /* The lowest `bits` (1 to 8) of each code, as weight files hold them: one stream, least significant bit first; the last
  * byte's unused bits are 0. Writes (n * bits + 7) / 8 bytes. */

@@ -116,12 +116,7 @@ static void plan_kept(pome_weight_job *job)
     const pome_gguf_encoding *e = job->weight.encoding;
     job->form = POME_FORM_KEPT;
     job->block = e->group;
-    if (e->code_min >= -8 && e->code_max <= 7 && !e->has_shift)
-        job->code = POME_DTYPE_I4;
-    else if (e->code_min >= 0)
-        job->code = e->code_max <= 15 ? POME_DTYPE_U4 : POME_DTYPE_U8;
-    else
-        job->code = POME_DTYPE_I8;
+    job->code = pome_kept_code(e);
 }
 
 static bool is_dense(const pome_weight_job *job)

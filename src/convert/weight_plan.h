@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "convert/encoding_wish.h"
 #include "convert/graph.h"
+#include "convert/kept.h"
 #include "convert/quantizer.h"
 #include "convert/weight.h"
 #include "formats/blob_writer.h"

@@ -175,8 +175,8 @@ static void encode_row(band *b, worker *t, size_t row)
     int64_t source_row = b->row + (int64_t)row;
     size_t block = (size_t)job->block;
     if (job->form == POME_FORM_KEPT) {
-        pome_encode_kept((int8_t *)b->codes + at, b->scales + scale_at, b->offset_halves + scale_at, w->encoding,
-                         pome_weight_row(w, source_row), n, &t->worst);
+        t->n_bad += pome_encode_kept((int8_t *)b->codes + at, b->scales + scale_at, b->offset_halves + scale_at,
+                                     w->encoding, pome_weight_row(w, source_row), n, &t->worst);
         return;
     }
     float *values = job->form == POME_FORM_FLOAT ? b->values + at : t->row;
@@ -344,6 +344,7 @@ static void gather_results(const band *b)
         const worker *t = &b->workers[i];
         n_bad += t->n_bad;
         worst->steps = t->worst.steps > worst->steps ? t->worst.steps : worst->steps;
+        worst->beyond = t->worst.beyond > worst->beyond ? t->worst.beyond : worst->beyond;
         worst->absolute = t->worst.absolute > worst->absolute ? t->worst.absolute : worst->absolute;
     }
     if (n_bad)

@@ -7,42 +7,39 @@ static size_t round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-static bool kind_of(const pome_encoded_blocks *b, pome_codes *codes)
+static pome_codes kind_of(const pome_encoded_codes *c)
 {
-    switch (b->code) {
-    case POME_DTYPE_I4:
-        *codes = POME_CODES_I4;
-        return true;
-    case POME_DTYPE_U4:
-        *codes = POME_CODES_U4;
-        return true;
-    case POME_DTYPE_I8:
-        *codes = POME_CODES_I8;
-        return true;
-    default:
-        return false;
-    }
+    return c->table_f16                ? POME_CODES_LUT4
+           : c->code == POME_DTYPE_I4 ? POME_CODES_I4
+           : c->code == POME_DTYPE_U4 ? POME_CODES_U4
+           : c->code == POME_DTYPE_I8 ? POME_CODES_I8
+                                      : POME_CODES_U8;
 }
 
 bool pome_coded_init(pome_coded *w, const pome_run *r, const pome_encoded *e, size_t first, size_t n, size_t k)
 {
-    pome_encoded_blocks b;
-    if (r->numerics != POME_NUMERICS_FAST || !e || k == 0 || k % POME_Q8_BLOCK || !pome_encoded_as_blocks(e, &b))
+    pome_encoded_codes c;
+    if (r->numerics != POME_NUMERICS_FAST || !e || k == 0 || k % POME_Q8_BLOCK || first % k ||
+        !pome_encoded_as_codes(e, &c))
         return false;
-    size_t block = b.block % k == 0 ? k : b.block; /* a block of whole rows */
-    if (!kind_of(&b, &w->codes) || block % POME_Q8_BLOCK || k % block || b.block > k || first % b.block)
+    bool palette = c.table_f16 != NULL;
+    size_t first_row = first / k;
+    if (palette ? c.block % k || first % c.block : c.block > k || c.block % POME_Q8_BLOCK || k % c.block)
         return false;
+    w->codes = kind_of(&c);
     w->kernels = &r->kernels->coded[w->codes];
     if (!w->kernels->times)
         return false;
     w->n = n;
-    w->row_bytes = b.code == POME_DTYPE_I8 ? k : k / 2;
-    w->per_row = k / block;
-    w->rows = (pome_coded_rows){.k = k, .block = block};
-    w->rows.codes = (const uint8_t *)b.codes + first / k * w->row_bytes;
-    w->rows.scale_f16 = b.scale_f16 + first / block;
-    w->rows.offset_f16 = b.offset_f16 ? b.offset_f16 + first / block : NULL;
-    return first % k == 0;
+    w->row_bytes = k * pome_dtype_bits(c.code) / 8;
+    w->per_row = palette ? 0 : k / c.block;
+    w->table_rows = palette ? c.block / k : n;
+    w->rows = (pome_coded_rows){.k = k, .block = palette ? k : c.block};
+    w->rows.codes = (const uint8_t *)c.codes + first_row * w->row_bytes;
+    w->rows.scale_f16 = palette ? NULL : c.scale_f16 + first_row * w->per_row;
+    w->rows.offset_f16 = c.offset_f16 ? c.offset_f16 + first_row * w->per_row : NULL;
+    w->rows.table_f16 = palette ? c.table_f16 + first / c.block * 16 : NULL;
+    return true;
 }
 
 size_t pome_coded_activation_bytes(const pome_coded *w, size_t m)
@@ -78,11 +75,16 @@ void pome_coded_set(const pome_coded *w, pome_pool *pool, void *q8, const float 
 void pome_coded_times(const pome_coded *w, const void *q8, size_t m, size_t first, size_t n, float *y, size_t ldy,
                       void *thread_scratch)
 {
-    pome_coded_rows part = w->rows;
-    part.codes = (const uint8_t *)w->rows.codes + first * w->row_bytes;
-    part.scale_f16 = w->rows.scale_f16 + first * w->per_row;
-    part.offset_f16 = w->rows.offset_f16 ? w->rows.offset_f16 + first * w->per_row : NULL;
-    w->kernels->times(y, ldy, q8, m, &part, n, thread_scratch);
+    for (size_t end = first + n, len; first < end; first += len, y += len) {
+        size_t in_table = w->table_rows - first % w->table_rows;
+        len = end - first < in_table ? end - first : in_table;
+        pome_coded_rows part = w->rows;
+        part.codes = (const uint8_t *)w->rows.codes + first * w->row_bytes;
+        part.scale_f16 = w->rows.scale_f16 ? w->rows.scale_f16 + first * w->per_row : NULL;
+        part.offset_f16 = w->rows.offset_f16 ? w->rows.offset_f16 + first * w->per_row : NULL;
+        part.table_f16 = w->rows.table_f16 ? w->rows.table_f16 + first / w->table_rows * 16 : NULL;
+        w->kernels->times(y, ldy, q8, m, &part, len, thread_scratch);
+    }
 }
 
 size_t pome_coded_grain(const pome_coded *w, size_t m)

@@ -4,6 +4,7 @@
  * plain loops. */
 #include <string.h>
 
+#include "ops/coded.h"
 #include "ops/families.h"
 #include "ops/rows.h"
 #include "ops/window.h"
@@ -23,7 +24,12 @@ typedef struct conv_job {
     float *thread_scratch;
     size_t batch, group, first, n_positions; /* of the current step */
     const float *rows;  /* unfolded, or x itself */
+    bool is_coded;      /* int8 activations */
+    pome_coded coded;   /* of the current group */
+    char *q8;           /* a block's activations, then [n_threads] pome_coded_thread_bytes() and a tile of results */
 } conv_job;
+
+enum { CODED_TILE = 32 }; /* rows of a tile of results [block, 32] */
 
 static float *scratch_of(const conv_job *job, int thread)
 {
@@ -56,20 +62,6 @@ static void unfold(void *arg, size_t begin, size_t end, int thread)
     }
 }
 
-static void multiply(void *arg, size_t begin, size_t end, int thread)
-{
-    const conv_job *job = (const conv_job *)arg;
-    size_t channel = job->group * job->cout_group + begin;
-    float *y = job->y + (job->batch * job->cout + channel) * job->w.n_out + job->first;
-    pome_rows_times_t(&job->weight, job->r->kernels, channel, end - begin, job->rows, job->k, job->n_positions, y,
-                      job->w.n_out, scratch_of(job, thread));
-    for (size_t c = 0; job->bias && c < end - begin; c++) {
-        float bias = bias_of(job, channel + c);
-        for (size_t p = 0; p < job->n_positions; p++)
-            y[c * job->w.n_out + p] += bias;
-    }
-}
-
 static size_t block_positions(size_t k, size_t n_out)
 {
     size_t n = UNFOLDED_MAX / (k ? k : 1);
@@ -77,11 +69,61 @@ static size_t block_positions(size_t k, size_t n_out)
     return n < n_out ? n : n_out;
 }
 
+/* Bytes of a thread's scratch for a block of n positions. */
+static size_t coded_thread_bytes(const pome_coded *w, size_t n)
+{
+    return pome_coded_thread_bytes(w, n) + n * CODED_TILE * sizeof(float);
+}
+
+static void multiply_coded(const conv_job *job, size_t begin, size_t end, int thread, float *y)
+{
+    size_t block = block_positions(job->k, job->w.n_out), n = job->n_positions;
+    char *scratch = job->q8 + pome_coded_activation_bytes(&job->coded, block) +
+                    (size_t)thread * coded_thread_bytes(&job->coded, block);
+    float *tile = (float *)(void *)(scratch + pome_coded_thread_bytes(&job->coded, block));
+    if (n == 1 && job->w.n_out == 1) {
+        pome_coded_times(&job->coded, job->q8, 1, begin, end - begin, y, end - begin, scratch);
+        return;
+    }
+    for (size_t c = begin; c < end; c += CODED_TILE) {
+        size_t len = end - c < CODED_TILE ? end - c : CODED_TILE;
+        pome_coded_times(&job->coded, job->q8, n, c, len, tile, CODED_TILE, scratch);
+        for (size_t j = 0; j < len; j++)
+            for (size_t p = 0; p < n; p++)
+                y[(c - begin + j) * job->w.n_out + p] = tile[p * CODED_TILE + j];
+    }
+}
+
+static void multiply(void *arg, size_t begin, size_t end, int thread)
+{
+    const conv_job *job = (const conv_job *)arg;
+    size_t channel = job->group * job->cout_group + begin;
+    float *y = job->y + (job->batch * job->cout + channel) * job->w.n_out + job->first;
+    if (job->is_coded)
+        multiply_coded(job, begin, end, thread, y);
+    else
+        pome_rows_times_t(&job->weight, job->r->kernels, channel, end - begin, job->rows, job->k, job->n_positions, y,
+                          job->w.n_out, scratch_of(job, thread));
+    for (size_t c = 0; job->bias && c < end - begin; c++) {
+        float bias = bias_of(job, channel + c);
+        for (size_t p = 0; p < job->n_positions; p++)
+            y[c * job->w.n_out + p] += bias;
+    }
+}
+
+/* Rows of the weight for group `group`, if fast mode takes them as they lie. */
+static bool coded_group(const pome_run *r, pome_coded *w, size_t group, size_t cout_group, size_t k)
+{
+    return pome_coded_init(w, r, pome_in_encoded(r, P_conv_weight), group * cout_group * k, cout_group, k);
+}
+
 static void run_unfolded(conv_job *job)
 {
     size_t block = block_positions(job->k, job->w.n_out);
     for (job->batch = 0; job->batch < job->n; job->batch++)
-        for (job->group = 0; job->group < job->groups; job->group++)
+        for (job->group = 0; job->group < job->groups; job->group++) {
+            if (job->is_coded)
+                (void)coded_group(job->r, &job->coded, job->group, job->cout_group, job->k);
             for (job->first = 0; job->first < job->w.n_out; job->first += block) {
                 job->n_positions = job->w.n_out - job->first < block ? job->w.n_out - job->first : block;
                 job->rows = job->unfolded;
@@ -90,8 +132,13 @@ static void run_unfolded(conv_job *job)
                     job->rows = job->x + job->batch * job->cin + job->group * job->cin_group;
                 else
                     pome_pool_run(job->r->pool, job->n_positions, 16, unfold, job);
-                pome_pool_run(job->r->pool, job->cout_group, POME_ROWS_TILE, multiply, job);
+                if (job->is_coded)
+                    pome_coded_set(&job->coded, job->r->pool, job->q8, job->rows, job->k, job->n_positions);
+                pome_pool_run(job->r->pool, job->cout_group,
+                              job->is_coded ? pome_coded_grain(&job->coded, job->n_positions) : POME_ROWS_TILE, multiply,
+                              job);
             }
+        }
 }
 
 /* One output channel at a time. */
@@ -148,7 +195,12 @@ static size_t conv_scratch(const pome_run *r)
         k *= (size_t)w->shape[d];
     for (int32_t d = 2; d < out->rank; d++)
         n_out *= (size_t)out->shape[d];
-    return (threads * pome_rows_scratch() + block_positions(k, n_out) * k) * sizeof(float);
+    size_t bytes = (threads * pome_rows_scratch() + (block_positions(k, n_out) * k + 15) / 16 * 16) * sizeof(float);
+    pome_coded coded;
+    size_t groups = (size_t)pome_in_int(r, P_conv_groups, 1), block = block_positions(k, n_out);
+    if (groups >= 1 && coded_group(r, &coded, 0, (size_t)w->shape[0] / groups, k))
+        bytes += pome_coded_activation_bytes(&coded, block) + threads * coded_thread_bytes(&coded, block);
+    return bytes;
 }
 
 static pome_status conv_run(const pome_run *r, pome_error *err)
@@ -170,6 +222,11 @@ static pome_status conv_run(const pome_run *r, pome_error *err)
     job.thread_scratch = (float *)r->scratch;
     job.unfolded = job.thread_scratch + (size_t)pome_pool_n_threads(r->pool) * pome_rows_scratch();
     pome_rows_init(&job.weight, w->dtype, w->data, pome_in_encoded(r, P_conv_weight), job.k);
+    job.q8 = (char *)r->scratch + ((size_t)pome_pool_n_threads(r->pool) * pome_rows_scratch() +
+                                   (block_positions(job.k, job.w.n_out) * job.k + 15) / 16 * 16) * sizeof(float);
+    job.is_coded = true;
+    for (size_t g = 0; g < job.groups && job.is_coded; g++)
+        job.is_coded = coded_group(r, &job.coded, g, job.cout_group, job.k);
     if (job.groups > 1 && job.cout_group < 8 && job.k <= POME_KERNEL_KC)
         pome_pool_run(r->pool, job.n * job.cout, 1, convolve_channels, &job);
     else

@@ -185,6 +185,35 @@ bool pome_encoded_as_blocks(const pome_encoded *e, pome_encoded_blocks *out)
     return true;
 }
 
+static bool is_zero(const pome_encoded *e, const enc_source *s)
+{
+    return s->data && s->count == 1 && read_one(e, s, 0) == 0;
+}
+
+bool pome_encoded_as_codes(const pome_encoded *e, pome_encoded_codes *out)
+{
+    pome_dtype code = e->source.dtype;
+    bool has_offset = e->offset.count && !is_zero(e, &e->offset), one_entry = e->blocks.block[0] == e->blocks.dim[0];
+    if (!e->source.data || e->blocks.rank != 1)
+        return false;
+    if (e->kind == ENC_LUT && e->n_bits == 4 && e->vector == 1 && e->lut.data && e->lut.dtype == POME_DTYPE_F16 &&
+        (e->blocks.step[0] == 1 || one_entry)) {
+        *out = (pome_encoded_codes){.code = POME_DTYPE_U4, .codes = e->source.data, .block = e->blocks.block[0],
+                                    .table_f16 = (const uint16_t *)e->lut.data};
+        return true;
+    }
+    if (e->kind != ENC_SHIFT_SCALE || !e->scale.data || e->scale.dtype != POME_DTYPE_F16 ||
+        (!e->scale_step && !one_entry) ||
+        (code != POME_DTYPE_I4 && code != POME_DTYPE_U4 && code != POME_DTYPE_I8 && code != POME_DTYPE_U8) ||
+        (has_offset && (!e->offset.data || e->offset.dtype != POME_DTYPE_F16 || e->offset_step != e->scale_step ||
+                        code == POME_DTYPE_I4 || code == POME_DTYPE_I8)))
+        return false;
+    *out = (pome_encoded_codes){.code = code, .codes = e->source.data, .block = e->blocks.block[0],
+                                .scale_f16 = (const uint16_t *)e->scale.data,
+                                .offset_f16 = has_offset ? (const uint16_t *)e->offset.data : NULL};
+    return true;
+}
+
 /* From a position where no block has begun or has been cut at its head. */
 static void decode_blocks(const pome_encoded *e, const pome_encoded_blocks *b, size_t first, size_t count, float *dst)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/f16.h"
+#include "ops/coded.h"
 #include "ops/families.h"
 #include "ops/rows.h"
 
@@ -259,9 +260,71 @@ static void matmul_int_rows(void *arg, size_t begin, size_t end, int thread)
 
 /* ---- the operator ---- */
 
+/* ---- one encoded matrix for all rows of x: int8 activations ---- */
+
+typedef struct coded_job {
+    const matmul_job *matmul;
+    pome_coded w;
+    size_t m; /* rows of all of x's matrices */
+    float *y;
+    char *q8, *thread_scratch;
+} coded_job;
+
+static bool coded_weight(const pome_run *r, pome_coded *w)
+{
+    const pome_tensor *y = pome_in(r, P_matmul_y);
+    return y->rank == 2 && pome_in(r, P_matmul_x)->rank >= 2 && pome_in_bool(r, P_matmul_transpose_y, false) &&
+           pome_coded_init(w, r, pome_in_encoded(r, P_matmul_y), 0, (size_t)y->shape[0], (size_t)y->shape[1]);
+}
+
+/* The product's own, and a group of x's rows as fp32. */
+static size_t coded_thread_bytes(const pome_coded *w, size_t m)
+{
+    return pome_coded_thread_bytes(w, m) + POME_Q8_GROUP * w->rows.k * sizeof(float);
+}
+
+static void set_coded_rows(void *arg, size_t begin, size_t end, int thread)
+{
+    const coded_job *job = (const coded_job *)arg;
+    const matmul_job *matmul = job->matmul;
+    size_t k = job->w.rows.k;
+    float *rows = (float *)(void *)(job->thread_scratch + (size_t)thread * coded_thread_bytes(&job->w, job->m) +
+                                    pome_coded_thread_bytes(&job->w, job->m));
+    for (size_t i = begin; i < end; i++)
+        load_run(matmul->r->kernels, &matmul->x,
+                 batch_offset(matmul, &matmul->x, i / matmul->m) + (int64_t)(i % matmul->m) * matmul->x.row_stride,
+                 matmul->x.column_stride, k, rows + (i - begin) * k);
+    job->w.kernels->q8_set(job->q8, job->m, k, begin, end - begin, rows, k);
+}
+
+static void coded_rows(void *arg, size_t begin, size_t end, int thread)
+{
+    const coded_job *job = (const coded_job *)arg;
+    pome_coded_times(&job->w, job->q8, job->m, begin, end - begin, job->y + begin, job->w.n,
+                     job->thread_scratch + (size_t)thread * coded_thread_bytes(&job->w, job->m));
+}
+
+static bool run_coded(const matmul_job *matmul, size_t n_batch)
+{
+    const pome_run *r = matmul->r;
+    coded_job job = {.matmul = matmul, .m = n_batch * matmul->m, .y = (float *)r->out[0].data, .q8 = (char *)r->scratch};
+    if (!coded_weight(r, &job.w))
+        return false;
+    job.thread_scratch = job.q8 + pome_coded_activation_bytes(&job.w, job.m);
+    pome_pool_run(r->pool, job.m, POME_Q8_GROUP, set_coded_rows, &job);
+    pome_pool_run(r->pool, job.w.n, pome_coded_grain(&job.w, job.m), coded_rows, &job);
+    return true;
+}
+
 static size_t matmul_scratch(const pome_run *r)
 {
-    return (size_t)pome_pool_n_threads(r->pool) * thread_floats() * sizeof(float);
+    pome_coded w;
+    size_t threads = (size_t)pome_pool_n_threads(r->pool), size = threads * thread_floats() * sizeof(float), coded = 0;
+    if (coded_weight(r, &w)) {
+        size_t m = (size_t)pome_tensor_count(pome_in(r, P_matmul_x)) / w.rows.k;
+        coded = pome_coded_activation_bytes(&w, m) + threads * coded_thread_bytes(&w, m);
+    }
+    return size > coded ? size : coded;
 }
 
 static bool batches_fit(const matmul_job *job, const operand *o)
@@ -299,6 +362,8 @@ static pome_status matmul_run(const pome_run *r, pome_error *err)
         pome_pool_run(r->pool, n_batch * job.m, 1, matmul_int_rows, &job);
         return POME_OK;
     }
+    if (run_coded(&job, n_batch))
+        return POME_OK;
     job.rows_by_rows = transpose_y || job.y.is_vector;
     job.x_in_place = in_place(&job.x, job.x.column_stride, job.x.row_stride);
     job.y_in_place = job.rows_by_rows ? in_place(&job.y, job.y.row_stride, job.y.column_stride)

@@ -5,6 +5,7 @@
 
 enum { MAX = 40000 };
 static double want[MAX], weight[MAX * 20], bound[MAX];
+static pome_numerics numerics;
 
 /* y = x w^T + b in double; bound: the largest error that fp32 sums may have. */
 static void reference(const pome_tensor *x, int64_t n, int64_t k, const pome_tensor *bias)
@@ -19,6 +20,19 @@ static void reference(const pome_tensor *x, int64_t n, int64_t k, const pome_ten
             }
             want[i * n + j] = sum + (bias ? op_test_at(bias, j) : 0);
             bound[i * n + j] = (magnitude + fabs(want[i * n + j])) * 0x1p-24 * ((double)k / 8 + 8);
+        }
+}
+
+/* Fast mode: activations in steps of 1/127 of a block's largest, weights not rounded to half. */
+static void widen_bounds(const pome_tensor *x, int64_t n, int64_t k)
+{
+    for (int64_t i = 0; i < pome_tensor_count(x) / k; i++)
+        for (int64_t p = 0; p < k; p++) {
+            double max = 0;
+            for (int64_t q = p / 32 * 32; q < k && q < p / 32 * 32 + 32; q++)
+                max = fmax(max, fabs(op_test_at(x, i * k + q)));
+            for (int64_t j = 0; j < n; j++)
+                bound[i * n + j] += fabs(weight[j * k + p]) * max * (0.501 / 127 + 0x1p-11);
         }
 }
 
@@ -40,6 +54,7 @@ static void check_row_alone(op_test *t, const pome_tensor *x, int64_t k, const c
     for (int64_t i = 0; i < m; i += m > 1 ? m - 1 : 1) {
         pome_tensor row = pome_tensor_borrow((float *)x->data + i * k, POME_DTYPE_F32, 2, shape);
         op_test *alone = op_test_begin(POME_OP_linear, POME_OPSET_IOS18);
+        op_test_numerics(alone, numerics);
         op_test_in(alone, "x", &row);
         add_weight(alone);
         if (bias)
@@ -118,7 +133,11 @@ static void test_blocks(void **unused)
         }
         encoded = encoded_test_blocks(arena, &codes, &scales);
         reference(&x, n, k, NULL);
+        numerics = round % 3 ? POME_NUMERICS_FAST : POME_NUMERICS_EXACT;
+        if (numerics == POME_NUMERICS_FAST)
+            widen_bounds(&x, n, k);
         op_test *t = op_test_begin(POME_OP_linear, POME_OPSET_IOS18);
+        op_test_numerics(t, numerics);
         op_test_in(t, "x", &x);
         op_test_const_encoded(t, "weight", encoded);
         check(t, m * n);
@@ -129,6 +148,44 @@ static void test_blocks(void **unused)
         pome_tensor_reset(&bytes);
         pome_arena_destroy(&arena);
     }
+    numerics = POME_NUMERICS_EXACT;
+}
+
+/* A palette for each group of rows: fast mode takes it as it lies, the others decode. */
+static void test_palettes(void **unused)
+{
+    (void)unused;
+    for (int round = 0; round < 12; round++) {
+        int64_t n_groups = op_test_random_int(1, 3), n = n_groups * op_test_random_int(1, 20);
+        int64_t k = 32 * op_test_random_int(1, 9), m = op_test_random_int(1, 6);
+        pome_arena *arena = pome_arena_create(0);
+        pome_tensor x = op_test_tensor(POME_DTYPE_F32, 2, (int64_t[]){m, k}, -1, 1);
+        pome_tensor lut = op_test_tensor(POME_DTYPE_F16, 4, (int64_t[]){n_groups, 1, 16, 1}, -1, 1);
+        pome_tensor bytes = op_test_tensor(POME_DTYPE_U8, 1, (int64_t[]){n * k / 2}, 0, 255);
+        pome_tensor codes = pome_tensor_borrow(bytes.data, POME_DTYPE_U4, 2, (int64_t[]){n, k});
+        encoded_test e = encoded_test_begin(arena, POME_OP_constexpr_lut_to_dense);
+        encoded_test_tensor(&e, P_constexpr_lut_to_dense_indices, &codes);
+        encoded_test_tensor(&e, P_constexpr_lut_to_dense_lut, &lut);
+        encoded = encoded_test_end(&e, 0);
+        for (int64_t i = 0; i < n * k; i++)
+            weight[i] = op_test_at(&lut, i / k / (n / n_groups) * 16 + (((uint8_t *)bytes.data)[i / 2] >> (i % 2 * 4) & 15));
+        reference(&x, n, k, NULL);
+        numerics = round % 3 ? POME_NUMERICS_FAST : POME_NUMERICS_EXACT;
+        if (numerics == POME_NUMERICS_FAST)
+            widen_bounds(&x, n, k);
+        op_test *t = op_test_begin(POME_OP_linear, POME_OPSET_IOS18);
+        op_test_numerics(t, numerics);
+        op_test_in(t, "x", &x);
+        op_test_const_encoded(t, "weight", encoded);
+        check(t, m * n);
+        check_row_alone(t, &x, k, "palettes", add_encoded, NULL);
+        op_test_end(t);
+        pome_tensor_reset(&x);
+        pome_tensor_reset(&lut);
+        pome_tensor_reset(&bytes);
+        pome_arena_destroy(&arena);
+    }
+    numerics = POME_NUMERICS_EXACT;
 }
 
 static void test_integers(void **unused)
@@ -176,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_palettes),
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_rejections),
     };

@@ -29,7 +29,16 @@ void pome_kernels_init(pome_kernels *k, pome_cpu_level level)
 #elif defined(__aarch64__)
     if (level >= POME_CPU_NEON && level <= POME_CPU_I8MM) {
         pome_kernels_fill_neon(k);
+        pome_kernels_fill_coded_neon(k);
         k->level = POME_CPU_NEON;
+    }
+    if (level == POME_CPU_DOTPROD || level == POME_CPU_I8MM) {
+        pome_kernels_fill_coded_dotprod(k);
+        k->level = POME_CPU_DOTPROD;
+    }
+    if (level == POME_CPU_I8MM) {
+        pome_kernels_fill_coded_i8mm(k);
+        k->level = POME_CPU_I8MM;
     }
 #else
     (void)level;

@@ -134,6 +134,9 @@ void pome_kernels_fill_coded_avx512vnni(pome_kernels *k);
 void pome_kernels_fill_coded_amx(pome_kernels *k);
 #elif defined(__aarch64__)
 void pome_kernels_fill_neon(pome_kernels *k);
+void pome_kernels_fill_coded_neon(pome_kernels *k);
+void pome_kernels_fill_coded_dotprod(pome_kernels *k);
+void pome_kernels_fill_coded_i8mm(pome_kernels *k);
 #endif
 
 #endif

@@ -86,7 +86,7 @@ static double max_of(const float *x)
 {
     double max = 0;
     for (size_t p = 0; p < BLOCK; p++)
-        max = fmax(max, fabs(x[p]));
+        max = fabs(x[p]) > max ? fabs(x[p]) : max; /* gcc 12 for AArch64 fails on fmax here */
     return max;
 }
 
@@ -116,7 +116,7 @@ static void check_products(const pome_kernels *k, pome_codes codes, const pome_c
 
 static void check_slot(const pome_kernels *k, pome_codes codes)
 {
-    for (int round = 0; round < 120; round++) {
+    for (int round = 0; round < 48; round++) {
         size_t m = round % 3 == 0 ? 1 : random_size(1, MAX_M), n = random_size(0, 40), ldy = n + random_size(0, 3);
         pome_coded_rows w = random_rows(codes, n, m > 8 ? 32 * 20 : MAX_K);
         size_t ldx = w.k + random_size(0, 5);

@@ -1,0 +1,496 @@
+/* Products of coded weights with int8 activations for AArch64. The including file defines how bytes are multiplied:
+ *
+ *     int32x4_t dot16(int32x4_t acc, int8x16_t w, int8x16_t x)   the sum of acc's lanes grows by that of 16 products
+ *     DOT4(acc, w, x, lane)   each lane of acc grows by its four bytes of w times x's four bytes number `lane`
+ *
+ * All codes are made signed: uint8 by flipping the sign bit, which takes away 128 and is given back in the integer sum;
+ * uint4 fits as it is. A table's entries are 16-bit integers and go through as a high and a low byte.
+ *
+ * A row of activations: 32 codes per block (before nibbles: the 16 even elements, then the 16 odd ones, as they lie
+ * in the low and high halves of the weights' bytes; else in order), then the blocks' scales, then their sums of codes
+ * as float.
+ *
+ * Eight rows of weights go together, one to a lane of two vectors, so that the blocks' sums are added in the order that
+ * kernels.h prescribes. One row of activations: blocks are multiplied as they lie and sums folded to lanes. More:
+ * blocks of eight rows are first laid out for the product, a few blocks at a time. */
+#ifndef POME_KERNELS_ARM_CODED_NEON_H
+#define POME_KERNELS_ARM_CODED_NEON_H
+
+#include <arm_neon.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/f16.h"
+#include "kernels/kernels.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+enum {
+    Q8_BLOCK = POME_Q8_BLOCK,
+    ROWS = 8,         /* of weights together */
+    TILE_BLOCKS = 32, /* 8 KiB of codes */
+    ENTRIES = 8       /* scales of a row that are read together */
+};
+
+ALWAYS_INLINE int32x4_t dot16(int32x4_t acc, int8x16_t w, int8x16_t x);
+
+ALWAYS_INLINE bool has_nibbles(pome_codes codes)
+{
+    return codes == POME_CODES_I4 || codes == POME_CODES_U4 || codes == POME_CODES_LUT4;
+}
+
+/* ---- activations ---- */
+
+static inline size_t q8_row_bytes(size_t k)
+{
+    return (k + k / Q8_BLOCK * 2 * sizeof(float) + 63) / 64 * 64;
+}
+static inline size_t q8_size(size_t m, size_t k)
+{
+    return m * q8_row_bytes(k);
+}
+
+typedef struct q8_view {
+    const int8_t *codes;
+    const float *scale, *sum;
+} q8_view;
+
+static inline q8_view q8_row(const void *q8, size_t k, size_t i)
+{
+    const char *row = (const char *)q8 + i * q8_row_bytes(k);
+    const float *scale = (const float *)(const void *)(row + k);
+    return (q8_view){(const int8_t *)row, scale, scale + k / Q8_BLOCK};
+}
+
+ALWAYS_INLINE void quantize_block(int8_t *codes, const float *x, float *scale, float *sum, bool split)
+{
+    float32x4_t v[8];
+    uint32x4_t largest = vdupq_n_u32(0); /* magnitudes, ordered as floats are; NaN is above infinity */
+    for (size_t i = 0; i < 8; i++) {
+        v[i] = vld1q_f32(x + 4 * i);
+        largest = vmaxq_u32(largest, vandq_u32(vreinterpretq_u32_f32(v[i]), vdupq_n_u32(0x7fffffff)));
+    }
+    float max = pome_f32_from_bits(vmaxvq_u32(largest));
+    bool finite = max < INFINITY, any = finite && max >= 1e-30f;
+    float factor = any ? 127.0f / max : 0.0f;
+    int16x8_t half[4];
+    for (size_t i = 0; i < 4; i++) {
+        int32x4_t a = any ? vcvtnq_s32_f32(vmulq_n_f32(v[2 * i], factor)) : vdupq_n_s32(0);
+        int32x4_t b = any ? vcvtnq_s32_f32(vmulq_n_f32(v[2 * i + 1], factor)) : vdupq_n_s32(0);
+        half[i] = vcombine_s16(vmovn_s32(a), vmovn_s32(b));
+    }
+    int8x16_t first = vcombine_s8(vmovn_s16(half[0]), vmovn_s16(half[1]));
+    int8x16_t second = vcombine_s8(vmovn_s16(half[2]), vmovn_s16(half[3]));
+    vst1q_s8(codes, split ? vuzp1q_s8(first, second) : first);
+    vst1q_s8(codes + 16, split ? vuzp2q_s8(first, second) : second);
+    *scale = !finite ? NAN : any ? max / 127.0f : 0.0f;
+    *sum = (float)(vaddlvq_s8(first) + vaddlvq_s8(second));
+}
+
+ALWAYS_INLINE void q8_set(void *q8, size_t k, size_t first, size_t n, const float *x, size_t ldx, bool split)
+{
+    for (size_t i = 0; i < n; i++) {
+        q8_view row = q8_row(q8, k, first + i);
+        int8_t *codes = (int8_t *)(uintptr_t)row.codes;
+        float *scale = (float *)(uintptr_t)row.scale, *sum = (float *)(uintptr_t)row.sum;
+        for (size_t b = 0; b < k / Q8_BLOCK; b++)
+            quantize_block(codes + b * Q8_BLOCK, x + i * ldx + b * Q8_BLOCK, scale + b, sum + b, split);
+    }
+}
+
+static inline void q8_set_split(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx)
+{
+    (void)m;
+    q8_set(q8, k, first, n, x, ldx, true);
+}
+static inline void q8_set_plain(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx)
+{
+    (void)m;
+    q8_set(q8, k, first, n, x, ldx, false);
+}
+
+/* ---- weights ---- */
+
+typedef struct product {
+    const pome_coded_rows *w;
+    size_t row_bytes, n_blocks, per_row /* entries */, blocks_per_entry;
+    float unit;          /* LUT4: what an integer of the table stands for */
+    int8x16_t high, low; /* LUT4: bytes of the table by code; low ones less 128 */
+} product;
+
+/* The table in 16 bits of its largest element. */
+static inline void set_table(product *p)
+{
+    float max = 0;
+    int8_t high[16], low[16];
+    for (size_t i = 0; i < 16; i++) {
+        float v = fabsf(pome_f16_to_f32(p->w->table_f16[i]));
+        max = !(v <= max) && !(max != max) ? v : max; /* NaN stays */
+    }
+    for (size_t i = 0; i < 16; i++) {
+        float v = pome_f16_to_f32(p->w->table_f16[i]);
+        int32_t t = max > 0 && max < INFINITY ? (int32_t)rintf(v * (32767.0f / max)) : 0;
+        high[i] = (int8_t)(t >> 8);
+        low[i] = (int8_t)((t & 255) - 128);
+    }
+    p->unit = max < INFINITY ? max / 32767.0f : NAN;
+    p->high = vld1q_s8(high);
+    p->low = vld1q_s8(low);
+}
+
+static inline product product_of(const pome_coded_rows *w, pome_codes codes)
+{
+    product p = {.w = w, .row_bytes = has_nibbles(codes) ? w->k / 2 : w->k, .n_blocks = w->k / Q8_BLOCK,
+                 .per_row = w->k / w->block, .blocks_per_entry = w->block / Q8_BLOCK};
+    p.high = p.low = vdupq_n_s8(0);
+    if (codes == POME_CODES_LUT4)
+        set_table(&p);
+    return p;
+}
+
+/* Eight rows from j on; past the last of n the last one again. */
+typedef struct row_group {
+    const uint8_t *codes[ROWS];
+    size_t index[ROWS];
+} row_group;
+
+static inline row_group rows_from(const product *p, size_t j, size_t n)
+{
+    row_group g;
+    for (size_t r = 0; r < ROWS; r++) {
+        g.index[r] = j + r < n ? j + r : n - 1;
+        g.codes[r] = (const uint8_t *)p->w->codes + g.index[r] * p->row_bytes;
+    }
+    return g;
+}
+
+/* Scales or offsets of eight rows, one row to a lane, as halves. */
+typedef struct entries {
+    uint16_t half[ENTRIES][ROWS]; /* [entry - first][row] */
+    size_t first;
+} entries;
+
+static inline uint16x8_t pairs32(uint16x8_t a, uint16x8_t b, bool second)
+{
+    uint32x4_t x = vreinterpretq_u32_u16(a), y = vreinterpretq_u32_u16(b);
+    return vreinterpretq_u16_u32(second ? vtrn2q_u32(x, y) : vtrn1q_u32(x, y));
+}
+static inline uint16x8_t pairs64(uint16x8_t a, uint16x8_t b, bool second)
+{
+    uint64x2_t x = vreinterpretq_u64_u16(a), y = vreinterpretq_u64_u16(b);
+    return vreinterpretq_u16_u64(second ? vtrn2q_u64(x, y) : vtrn1q_u64(x, y));
+}
+
+/* Up to eight entries, `entry` among them and as many after it as there are. */
+static inline void load_entries(entries *e, const uint16_t *table, const product *p, const row_group *g, size_t entry)
+{
+    if (p->per_row < ENTRIES) {
+        e->first = 0;
+        for (size_t i = 0; i < p->per_row; i++)
+            for (size_t r = 0; r < ROWS; r++)
+                e->half[i][r] = table[g->index[r] * p->per_row + i];
+        return;
+    }
+    uint16x8_t r[ROWS], s[ROWS], t[ROWS];
+    e->first = entry + ENTRIES <= p->per_row ? entry : p->per_row - ENTRIES;
+    for (size_t i = 0; i < ROWS; i++)
+        r[i] = vld1q_u16(table + g->index[i] * p->per_row + e->first);
+    for (size_t i = 0; i < ROWS; i += 2) { /* s[i]: even entries of rows i, i + 1; s[i + 1]: odd ones */
+        s[i] = vtrn1q_u16(r[i], r[i + 1]);
+        s[i + 1] = vtrn2q_u16(r[i], r[i + 1]);
+    }
+    for (size_t i = 0; i < ROWS; i += 4) /* t[i + c]: entries c and c + 4 of rows i to i + 3 */
+        for (size_t c = 0; c < 4; c++)
+            t[i + c] = pairs32(s[i + c % 2], s[i + 2 + c % 2], c / 2);
+    for (size_t c = 0; c < 4; c++) {
+        vst1q_u16(e->half[c], pairs64(t[c], t[4 + c], false));
+        vst1q_u16(e->half[c + 4], pairs64(t[c], t[4 + c], true));
+    }
+}
+
+static inline float32x4_t entry_at(const entries *e, size_t entry, size_t half)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(e->half[entry - e->first] + 4 * half)));
+}
+
+/* acc + (sum - offset * sum_x) * (scale * scale_x) */
+ALWAYS_INLINE float32x4_t add_block(float32x4_t acc, int32x4_t sum, float32x4_t offset, float sum_x, float32x4_t scale,
+                                    float scale_x)
+{
+    float32x4_t total = vfmsq_n_f32(vcvtq_f32_s32(sum), offset, sum_x);
+    return vfmaq_f32(acc, total, vmulq_n_f32(scale, scale_x));
+}
+
+ALWAYS_INLINE int8x16_t make_signed(uint8x16_t bytes, pome_codes codes)
+{
+    return vreinterpretq_s8_u8(codes == POME_CODES_U8 ? veorq_u8(bytes, vdupq_n_u8(128)) : bytes);
+}
+ALWAYS_INLINE int8x16_t low_nibbles(uint8x16_t bytes, pome_codes codes)
+{
+    return codes == POME_CODES_I4 ? vshrq_n_s8(vreinterpretq_s8_u8(vshlq_n_u8(bytes, 4)), 4)
+                                  : vreinterpretq_s8_u8(vandq_u8(bytes, vdupq_n_u8(15)));
+}
+ALWAYS_INLINE int8x16_t high_nibbles(uint8x16_t bytes, pome_codes codes)
+{
+    return codes == POME_CODES_I4 ? vshrq_n_s8(vreinterpretq_s8_u8(bytes), 4) : vreinterpretq_s8_u8(vshrq_n_u8(bytes, 4));
+}
+ALWAYS_INLINE int8x16_t look_up(int8x16_t table, int8x16_t codes)
+{
+    return vqtbl1q_s8(table, vreinterpretq_u8_s8(codes));
+}
+
+/* What making codes signed took away. */
+ALWAYS_INLINE int32x4_t restore_sum(int32x4_t sum, float sum_x, pome_codes codes)
+{
+    return codes == POME_CODES_U8 || codes == POME_CODES_LUT4 ? vaddq_s32(sum, vdupq_n_s32((int32_t)sum_x * 128)) : sum;
+}
+
+/* ---- one row of activations ---- */
+
+ALWAYS_INLINE int32x4_t multiply_row(const product *p, const uint8_t *bytes, int8x16_t x0, int8x16_t x1, pome_codes codes)
+{
+    int32x4_t zero = vdupq_n_s32(0);
+    uint8x16_t b = vld1q_u8(bytes);
+    if (!has_nibbles(codes))
+        return dot16(dot16(zero, make_signed(b, codes), x0), make_signed(vld1q_u8(bytes + 16), codes), x1);
+    int8x16_t low = low_nibbles(b, codes), high = high_nibbles(b, codes);
+    if (codes != POME_CODES_LUT4)
+        return dot16(dot16(zero, low, x0), high, x1);
+    int32x4_t sum = dot16(dot16(zero, look_up(p->high, low), x0), look_up(p->high, high), x1);
+    return dot16(dot16(vshlq_n_s32(sum, 8), look_up(p->low, low), x0), look_up(p->low, high), x1);
+}
+
+ALWAYS_INLINE void eight_rows(float32x4_t acc[2], const product *p, const row_group *g, const q8_view *x, pome_codes codes,
+                              bool has_offset)
+{
+    entries scale = {.first = 0}, offset = {.first = 0};
+    size_t loaded = 0, block_bytes = has_nibbles(codes) ? 16 : 32; /* entries before `loaded` are at hand */
+    acc[0] = acc[1] = vdupq_n_f32(0);
+    for (size_t b = 0; b < p->n_blocks; b++) {
+        size_t entry = b / p->blocks_per_entry;
+        int8x16_t x0 = vld1q_s8(x->codes + b * Q8_BLOCK), x1 = vld1q_s8(x->codes + b * Q8_BLOCK + 16);
+        if (codes != POME_CODES_LUT4 && entry >= loaded) {
+            load_entries(&scale, p->w->scale_f16, p, g, entry);
+            if (has_offset)
+                load_entries(&offset, p->w->offset_f16, p, g, entry);
+            loaded = scale.first + ENTRIES;
+        }
+        for (size_t h = 0; h < 2; h++) {
+            int32x4_t v[4];
+            for (size_t r = 0; r < 4; r++)
+                v[r] = multiply_row(p, g->codes[4 * h + r] + b * block_bytes, x0, x1, codes);
+            int32x4_t sum = vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
+            sum = restore_sum(sum, x->sum[b], codes);
+            acc[h] = add_block(acc[h], sum, has_offset ? entry_at(&offset, entry, h) : vdupq_n_f32(0), x->sum[b],
+                               codes == POME_CODES_LUT4 ? vdupq_n_f32(p->unit) : entry_at(&scale, entry, h), x->scale[b]);
+        }
+    }
+}
+
+static inline void store_rows(float *y, const float32x4_t v[2], size_t n /* left */)
+{
+    float all[ROWS];
+    vst1q_f32(all, v[0]);
+    vst1q_f32(all + 4, v[1]);
+    memcpy(y, all, (n < ROWS ? n : ROWS) * sizeof *y);
+}
+
+ALWAYS_INLINE void one(float *y, const void *q8, const product *p, size_t n, pome_codes codes)
+{
+    q8_view x = q8_row(q8, p->w->k, 0);
+    for (size_t j = 0; j < n; j += ROWS) {
+        row_group g = rows_from(p, j, n);
+        float32x4_t acc[2];
+        if ((codes == POME_CODES_U4 || codes == POME_CODES_U8) && p->w->offset_f16)
+            eight_rows(acc, p, &g, &x, codes, true);
+        else
+            eight_rows(acc, p, &g, &x, codes, false);
+        store_rows(y + j, acc, n - j);
+    }
+}
+
+/* ---- many rows of activations ---- */
+
+typedef struct tile { /* blocks of eight rows of weights, signed codes, in the order that the product wants */
+    int8_t codes[TILE_BLOCKS][ROWS * Q8_BLOCK], low[TILE_BLOCKS][ROWS * Q8_BLOCK]; /* low: LUT4 only */
+    float scale[TILE_BLOCKS][ROWS], offset[TILE_BLOCKS][ROWS];
+} tile;
+
+/* Where a row's 16 bytes (half 0 or 1 of its 32 codes) go. */
+typedef void put_row_fn(int8_t *block, size_t row, size_t half, int8x16_t codes);
+typedef void multiply_fn(float *y, size_t ldy, const void *q8, size_t k, size_t i, const tile *t, size_t first,
+                         size_t n_blocks, size_t n, size_t n_x, pome_codes codes);
+
+ALWAYS_INLINE void unpack_block(tile *t, size_t at, const product *p, const row_group *g, size_t b, pome_codes codes,
+                                put_row_fn *put)
+{
+    for (size_t r = 0; r < ROWS; r++) {
+        if (!has_nibbles(codes)) {
+            put(t->codes[at], r, 0, make_signed(vld1q_u8(g->codes[r] + b * 32), codes));
+            put(t->codes[at], r, 1, make_signed(vld1q_u8(g->codes[r] + b * 32 + 16), codes));
+            continue;
+        }
+        uint8x16_t bytes = vld1q_u8(g->codes[r] + b * 16);
+        int8x16_t even = low_nibbles(bytes, codes), odd = high_nibbles(bytes, codes);
+        if (codes == POME_CODES_LUT4) {
+            put(t->low[at], r, 0, look_up(p->low, even));
+            put(t->low[at], r, 1, look_up(p->low, odd));
+            even = look_up(p->high, even);
+            odd = look_up(p->high, odd);
+        }
+        put(t->codes[at], r, 0, even);
+        put(t->codes[at], r, 1, odd);
+    }
+}
+
+static inline void spread_entries(float (*dst)[ROWS], const uint16_t *table, const product *p, const row_group *g,
+                                  size_t first, size_t n_blocks)
+{
+    entries e = {.first = 0};
+    size_t loaded = 0;
+    for (size_t b = 0; b < n_blocks; b++) {
+        size_t entry = (first + b) / p->blocks_per_entry;
+        if (entry >= loaded) {
+            load_entries(&e, table, p, g, entry);
+            loaded = e.first + ENTRIES;
+        }
+        vst1q_f32(dst[b], entry_at(&e, entry, 0));
+        vst1q_f32(dst[b] + 4, entry_at(&e, entry, 1));
+    }
+}
+
+ALWAYS_INLINE void unpack_tile(tile *t, const product *p, const row_group *g, size_t first, size_t n_blocks,
+                               pome_codes codes, put_row_fn *put)
+{
+    for (size_t b = 0; b < n_blocks; b++)
+        unpack_block(t, b, p, g, first + b, codes, put);
+    if (codes != POME_CODES_LUT4)
+        spread_entries(t->scale, p->w->scale_f16, p, g, first, n_blocks);
+    for (size_t b = 0; codes == POME_CODES_LUT4 && b < n_blocks; b++)
+        for (size_t r = 0; r < ROWS; r++)
+            t->scale[b][r] = p->unit;
+    if ((codes == POME_CODES_U4 || codes == POME_CODES_U8) && p->w->offset_f16)
+        spread_entries(t->offset, p->w->offset_f16, p, g, first, n_blocks);
+    else
+        memset(t->offset, 0, n_blocks * sizeof t->offset[0]);
+}
+
+/* Results so far, zero at the first block. */
+ALWAYS_INLINE void load_sums(float32x4_t acc[2], const float *y, size_t n, bool is_first)
+{
+    float all[ROWS] = {0};
+    if (!is_first)
+        memcpy(all, y, (n < ROWS ? n : ROWS) * sizeof *y);
+    acc[0] = vld1q_f32(all);
+    acc[1] = vld1q_f32(all + 4);
+}
+
+ALWAYS_INLINE void scale_block(float32x4_t acc[2], const int32x4_t sum[2], const tile *t, size_t b, float sum_x,
+                               float scale_x, pome_codes codes)
+{
+    for (size_t h = 0; h < 2; h++)
+        acc[h] = add_block(acc[h], restore_sum(sum[h], sum_x, codes), vld1q_f32(t->offset[b] + 4 * h), sum_x,
+                           vld1q_f32(t->scale[b] + 4 * h), scale_x);
+}
+
+ALWAYS_INLINE void many(float *y, size_t ldy, const void *q8, size_t m, const product *p, size_t n, tile *t,
+                        pome_codes codes, put_row_fn *put, multiply_fn *multiply)
+{
+    size_t k = p->w->k;
+    for (size_t j = 0; j < n; j += ROWS) {
+        row_group g = rows_from(p, j, n);
+        for (size_t first = 0; first < p->n_blocks; first += TILE_BLOCKS) {
+            size_t len = p->n_blocks - first < TILE_BLOCKS ? p->n_blocks - first : TILE_BLOCKS, i = 0;
+            unpack_tile(t, p, &g, first, len, codes, put);
+            for (; i + 4 <= m; i += 4)
+                multiply(y + i * ldy + j, ldy, q8, k, i, t, first, len, n - j, 4, codes);
+            for (; i + 2 <= m; i += 2)
+                multiply(y + i * ldy + j, ldy, q8, k, i, t, first, len, n - j, 2, codes);
+            if (i < m)
+                multiply(y + i * ldy + j, ldy, q8, k, i, t, first, len, n - j, 1, codes);
+        }
+    }
+}
+
+static inline size_t scratch_size(size_t m, size_t k)
+{
+    (void)k;
+    return m > 1 ? sizeof(tile) : 0;
+}
+
+/* [32 / 4][8][4]: a vector has four bytes of each of four rows. */
+ALWAYS_INLINE void put_fours(int8_t *block, size_t row, size_t half, int8x16_t codes)
+{
+    int32x4_t v = vreinterpretq_s32_s8(codes);
+    int32_t four[4];
+    vst1q_s32(four, v);
+    for (size_t s = 0; s < 4; s++)
+        memcpy(block + ((4 * half + s) * ROWS + row) * 4, &four[s], 4);
+}
+
+#ifdef DOT4
+/* n_x (1, 2 or 4) rows of activations with a tile; n rows of weights are wanted. */
+ALWAYS_INLINE void multiply_fours(float *y, size_t ldy, const void *q8, size_t k, size_t i, const tile *t, size_t first,
+                                  size_t n_blocks, size_t n, size_t n_x, pome_codes codes)
+{
+    float32x4_t acc[4][2];
+    q8_view x[4];
+    for (size_t r = 0; r < n_x; r++) {
+        x[r] = q8_row(q8, k, i + r);
+        load_sums(acc[r], y + r * ldy, n, first == 0);
+    }
+    for (size_t b = 0; b < n_blocks; b++) {
+        int32x4_t sum[4][2];
+        for (size_t r = 0; r < n_x; r++)
+            sum[r][0] = sum[r][1] = vdupq_n_s32(0);
+        for (size_t plane = 0; plane < (codes == POME_CODES_LUT4 ? 2u : 1u); plane++)
+            for (size_t half = 0; half < 2; half++) {
+                const int8_t *w = (plane ? t->low[b] : t->codes[b]) + half * 4 * ROWS * 4;
+                for (size_t r = 0; r < n_x; r++) {
+                    int8x16_t xv = vld1q_s8(x[r].codes + (first + b) * Q8_BLOCK + 16 * half);
+                    for (size_t h = 0; h < 2; h++) {
+                        int32x4_t s = plane && half == 0 ? vshlq_n_s32(sum[r][h], 8) : sum[r][h];
+                        s = DOT4(s, vld1q_s8(w + 16 * h), xv, 0);
+                        s = DOT4(s, vld1q_s8(w + 32 + 16 * h), xv, 1);
+                        s = DOT4(s, vld1q_s8(w + 64 + 16 * h), xv, 2);
+                        sum[r][h] = DOT4(s, vld1q_s8(w + 96 + 16 * h), xv, 3);
+                    }
+                }
+            }
+        for (size_t r = 0; r < n_x; r++)
+            scale_block(acc[r], sum[r], t, b, x[r].sum[first + b], x[r].scale[first + b], codes);
+    }
+    for (size_t r = 0; r < n_x; r++)
+        store_rows(y + r * ldy, acc[r], n);
+}
+#endif
+
+/* The five entries of a level whose many-row products are `put` and `multiply`. */
+#define CODED_TIMES(name, codes, put, multiply)                                                                        \
+    static void name(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch) \
+    {                                                                                                                  \
+        product p = product_of(w, codes);                                                                              \
+        if (m == 1)                                                                                                    \
+            one(y, q8, &p, n, codes);                                                                                  \
+        else                                                                                                           \
+            many(y, ldy, q8, m, &p, n, (tile *)scratch, codes, put, multiply);                                         \
+    }
+#define CODED_LEVEL(fill, put, multiply)                                                                               \
+    CODED_TIMES(times_i4, POME_CODES_I4, put, multiply)                                                                \
+    CODED_TIMES(times_u4, POME_CODES_U4, put, multiply)                                                                \
+    CODED_TIMES(times_i8, POME_CODES_I8, put, multiply)                                                                \
+    CODED_TIMES(times_u8, POME_CODES_U8, put, multiply)                                                                \
+    CODED_TIMES(times_lut4, POME_CODES_LUT4, put, multiply)                                                            \
+    void fill(pome_kernels *k)                                                                                         \
+    {                                                                                                                  \
+        k->coded[POME_CODES_I4] = (pome_coded_kernels){q8_size, q8_set_split, scratch_size, times_i4};                 \
+        k->coded[POME_CODES_U4] = (pome_coded_kernels){q8_size, q8_set_split, scratch_size, times_u4};                 \
+        k->coded[POME_CODES_I8] = (pome_coded_kernels){q8_size, q8_set_plain, scratch_size, times_i8};                 \
+        k->coded[POME_CODES_U8] = (pome_coded_kernels){q8_size, q8_set_plain, scratch_size, times_u8};                 \
+        k->coded[POME_CODES_LUT4] = (pome_coded_kernels){q8_size, q8_set_split, scratch_size, times_lut4};             \
+    }
+
+#endif

@@ -14,6 +14,13 @@
 
 enum { Q8_BLOCK = POME_Q8_BLOCK, Q8_PAIR = 2 * POME_Q8_BLOCK, LANES = 8, CODED_TILE = 16 /* rows of weights that are unpacked at once */ };
 
+/* Ends a step of an unrolled loop. Without it compilers multiply first and add later, through memory, since the products
+ * of several steps outnumber the registers. */
+static inline void keep_order(__m256i *a, __m256i *b)
+{
+    __asm__ volatile("" : "+x"(*a), "+x"(*b));
+}
+
 static inline size_t q8_padded(size_t k)
 {
     return (k + Q8_PAIR - 1) / Q8_PAIR * Q8_PAIR;

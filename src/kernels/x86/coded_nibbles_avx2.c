@@ -1,8 +1,7 @@
 /* Products of 4-bit weights (int4, or uint4 with offsets) with int8 activations for AVX2.
  *
  * int4 becomes unsigned by flipping the sign bit and is then uint4 with offset 8. Even elements are the low nibbles of
- * a row's bytes, odd ones the high nibbles, so a pair of blocks of activations lies as
- * [even of block 0][even of block 1][odd of block 0][odd of block 1], 16 codes each.
+ * a row's bytes, odd ones the high nibbles, so a block of activations lies as its 16 even codes, then its 16 odd ones.
  *
  * One row of activations: 32 bytes of each of eight rows of weights are masked and multiplied as they lie. A 16-bit
  * lane takes 4 products (7620 at most) and is added to three others (30480 < 2^15) on the way to one lane per row.
@@ -46,14 +45,10 @@ static void q8_set(void *q8, size_t m, size_t k, size_t first, size_t n, const f
             __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
             bytes = _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(bytes, order), even_first);
             bytes = _mm256_permute4x64_epi64(bytes, 0xd8); /* [even][odd] */
-            int8_t *at = codes + b / 2 * Q8_PAIR + b % 2 * 16;
-            _mm_storeu_si128((__m128i *)(void *)at, _mm256_castsi256_si128(bytes));
-            _mm_storeu_si128((__m128i *)(void *)(at + 32), _mm256_extracti128_si256(bytes, 1));
+            _mm256_storeu_si256((__m256i *)(void *)(codes + b * Q8_BLOCK), bytes);
         }
         if (k % Q8_PAIR) {
-            int8_t *at = codes + k / Q8_PAIR * Q8_PAIR + 16;
-            _mm_storeu_si128((__m128i *)(void *)at, _mm_setzero_si128());
-            _mm_storeu_si128((__m128i *)(void *)(at + 32), _mm_setzero_si128());
+            memset(codes + k, 0, Q8_BLOCK);
             scale[k / Q8_BLOCK] = sum[k / Q8_BLOCK] = 0;
         }
     }
@@ -102,8 +97,9 @@ static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *
             bool whole = b + 1 < n_blocks;
             size_t at = b * (Q8_BLOCK / 2), ahead = at + AHEAD;
             __m256i v[LANES], sum[2];
-            __m256i even = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK));
-            __m256i odd = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK + 32));
+            __m256i x0 = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK));
+            __m256i x1 = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK + 32));
+            __m256i even = _mm256_permute2x128_si256(x0, x1, 0x20), odd = _mm256_permute2x128_si256(x0, x1, 0x31);
             ahead += ahead < job->row_bytes ? 0 : (LANES - 1) * job->row_bytes; /* the next eight rows */
             for (size_t r = 0; r < LANES; r++) {
                 const __m256i *p = (const __m256i *)(const void *)(g->codes[r] + at);
@@ -180,17 +176,20 @@ static inline __attribute__((always_inline)) void multiply_tile(float *y, size_t
     }
     for (size_t b = 0; b < n_blocks; b++) {
         __m256i sum[4][2];
-        size_t at = (first + b) / 2 * Q8_PAIR + (first + b) % 2 * 16;
-        for (size_t s = 0; s < STEPS; s++) {
-            __m256i w0 = _mm256_load_si256((const __m256i *)(const void *)t->codes[b][s][0]);
-            __m256i w1 = _mm256_load_si256((const __m256i *)(const void *)t->codes[b][s][LANES]);
+        for (size_t r = 0; r < n_x; r++)
+            sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+        size_t at = (first + b) * Q8_BLOCK;
+        const uint8_t *w = t->codes[b][0][0];
+        for (size_t s = 0; s < STEPS; s++, at += 4, w += TILE * 4) {
+            __m256i w0 = _mm256_load_si256((const __m256i *)(const void *)w);
+            __m256i w1 = _mm256_load_si256((const __m256i *)(const void *)(w + LANES * 4));
             for (size_t r = 0; r < n_x; r++) {
                 int32_t four;
-                memcpy(&four, (const int8_t *)x[r].codes + at + s % 4 * 4 + s / 4 * 32, sizeof four);
+                memcpy(&four, (const int8_t *)x[r].codes + at, sizeof four);
                 __m256i xv = _mm256_set1_epi32(four);
-                __m256i p0 = _mm256_maddubs_epi16(w0, xv), p1 = _mm256_maddubs_epi16(w1, xv);
-                sum[r][0] = s ? _mm256_add_epi16(sum[r][0], p0) : p0;
-                sum[r][1] = s ? _mm256_add_epi16(sum[r][1], p1) : p1;
+                sum[r][0] = _mm256_add_epi16(sum[r][0], _mm256_maddubs_epi16(w0, xv));
+                sum[r][1] = _mm256_add_epi16(sum[r][1], _mm256_maddubs_epi16(w1, xv));
+                keep_order(&sum[r][0], &sum[r][1]);
             }
         }
         for (size_t r = 0; r < n_x; r++)

@@ -277,17 +277,22 @@ static inline __attribute__((always_inline)) void multiply_tile(float *y, size_t
     }
     for (size_t b = 0; b < n_blocks; b++) {
         __m256i sum[4][2];
+        for (size_t r = 0; r < n_x; r++)
+            sum[r][0] = sum[r][1] = _mm256_setzero_si256();
         size_t at = split ? (first + b) / 2 * Q8_PAIR + (first + b) % 2 * 8 : (first + b) * Q8_BLOCK;
-        for (size_t s = 0; s < STEPS; s++) {
-            __m256i w0 = _mm256_load_si256((const __m256i *)(const void *)t->codes[b][s][0]);
-            __m256i w1 = _mm256_load_si256((const __m256i *)(const void *)t->codes[b][s][LANES]);
-            for (size_t r = 0; r < n_x; r++) {
-                int32_t two;
-                memcpy(&two, (const int16_t *)x[r].codes + at + (split ? s / 4 * 16 + s % 4 * 2 : 2 * s), sizeof two);
-                __m256i xv = _mm256_set1_epi32(two);
-                __m256i p0 = _mm256_madd_epi16(w0, xv), p1 = _mm256_madd_epi16(w1, xv);
-                sum[r][0] = s ? _mm256_add_epi32(sum[r][0], p0) : p0;
-                sum[r][1] = s ? _mm256_add_epi32(sum[r][1], p1) : p1;
+        const int16_t *w = t->codes[b][0][0];
+        for (size_t q = 0; q < 4; q++, at += split ? 16 : 8) {
+                for (size_t s = 0; s < STEPS / 4; s++, w += TILE * 2) {
+                __m256i w0 = _mm256_load_si256((const __m256i *)(const void *)w);
+                __m256i w1 = _mm256_load_si256((const __m256i *)(const void *)(w + LANES * 2));
+                for (size_t r = 0; r < n_x; r++) {
+                    int32_t two;
+                    memcpy(&two, (const int16_t *)x[r].codes + at + 2 * s, sizeof two);
+                    __m256i xv = _mm256_set1_epi32(two);
+                    sum[r][0] = _mm256_add_epi32(sum[r][0], _mm256_madd_epi16(w0, xv));
+                    sum[r][1] = _mm256_add_epi32(sum[r][1], _mm256_madd_epi16(w1, xv));
+                    keep_order(&sum[r][0], &sum[r][1]);
+                }
             }
         }
         for (size_t r = 0; r < n_x; r++)

@@ -110,6 +110,7 @@ pome_status open_model(pome_model **out, const char *path, const common_args *co
     pome_model_opts_default(&opts);
     opts.numerics = (pome_numerics)common->numerics;
     opts.n_threads = (int)common->threads;
+    opts.no_fuse = common->no_fuse;
     pome_status status = pome_model_open(out, path, &opts, err);
     if (status != POME_OK)
         return status;

@@ -39,6 +39,7 @@ typedef struct common_args {
     bool json, quiet, verbose, help, help_man;
     int64_t threads;
     int numerics;
+    const char *no_fuse;
     char *config; /* the config file's text, into which settings may point */
 } common_args;
 
@@ -53,7 +54,9 @@ typedef struct common_args {
     {"threads", 't', NULL, OPTION_INT, "N", OPTION_AT(type, threads), 0, 4096, true,                                    \
      "Threads to use (0: as many as the process may)"},                                                                 \
     {"numerics", 0, NULL, OPTION_CHOICE, "exact|fast|fp16", OPTION_AT(type, numerics), 0, 0, true,                      \
-     "Arithmetic: exact, fast (int8 activations allowed), or fp16 as a half-precision device (" numerics_default ")"}
+     "Arithmetic: exact, fast (int8 activations allowed), or fp16 as a half-precision device (" numerics_default ")"},   \
+    {"no-fuse", 0, NULL, OPTION_TEXT, "NAME[,..]|all", OPTION_AT(type, no_fuse), 0, 0, true,                            \
+     "Leave out fusions of operators, by name as inspect --plan lists them"}
 
 typedef struct verb {
     const char *name, *summary;

@@ -450,7 +450,10 @@ static int run(void *opaque, const char **operands, int n_operands)
 {
     (void)n_operands;
     pome_error err = {0};
-    prediction p = {.args = opaque};
+    predict_args *args = opaque;
+    if (args->dumps.n || args->check_finite)
+        args->common.no_fuse = "all"; /* every operator's result is looked at, or can be asked for */
+    prediction p = {.args = args};
     p.dump = (dump){.wanted = &p.args->dumps, .check_finite = p.args->check_finite};
     int status = predict(&p, operands[0], &err) == POME_OK ? 0 : fail_with(&err);
     if (status == 0 && (!p.args->output || p.args->common.json))

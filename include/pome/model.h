@@ -22,6 +22,8 @@ typedef struct pome_model_opts {
     size_t size;             /* sizeof(pome_model_opts) */
     pome_numerics numerics;
     int n_threads;           /* 0: as many as the process may use */
+    const char *no_fuse;     /* fusions to leave out, comma-separated, or "all" (docs/performance.md); NULL: none.
+                                Read while opening. Without fusions every operator's result can be observed */
 } pome_model_opts;
 
 POME_API void pome_model_opts_default(pome_model_opts *opts);

@@ -214,8 +214,17 @@ pome_status pome_infer_scaled_dot_product_attention(pome_infer *c, pome_error *e
 pome_status pome_infer_pome_grouped_attention(pome_infer *c, pome_error *err)
 {
     int64_t groups = 1;
+    bool rows_first = false;
     POME_TRY(pome_infer_int(c, P_pome_grouped_attention_groups, 1, &groups, err));
     if (groups < 1)
         return pome_infer_fail(c, err, "groups is %" PRId64, groups);
-    return infer_attention(c, groups, err);
+    POME_TRY(pome_infer_bool(c, P_pome_grouped_attention_rows_first, false, &rows_first, err));
+    POME_TRY(infer_attention(c, groups, err));
+    pome_type *out = &c->out[0];
+    if (rows_first) {
+        int64_t heads = out->dim[out->rank - 3];
+        out->dim[out->rank - 3] = out->dim[out->rank - 2];
+        out->dim[out->rank - 2] = heads;
+    }
+    return POME_OK;
 }

@@ -70,6 +70,45 @@ static pome_status run_gelu(const pome_run *r, pome_error *err)
                         "SIGMOID_APPROXIMATION", mode);
 }
 
+/* ---- an activation times a second value, rounded as the two operators would ---- */
+
+#define GATED(name, EXPR)                                                                          \
+    static void row_gated_##name(void *out, const void *const *in, const ptrdiff_t *stride, size_t n, const void *param) \
+    {                                                                                              \
+        float *o = out;                                                                            \
+        const float *gate = in[0], *up = in[1];                                                    \
+        (void)param;                                                                               \
+        if (stride[0] == 1 && stride[1] == 1) {                                                    \
+            for (size_t i = 0; i < n; i++)                                                         \
+                o[i] = EXPR(gate[i], NULL) * up[i];                                                \
+        } else {                                                                                   \
+            for (size_t i = 0; i < n; i++)                                                         \
+                o[i] = EXPR(gate[(ptrdiff_t)i * stride[0]], NULL) * up[(ptrdiff_t)i * stride[1]];  \
+        }                                                                                          \
+    }
+GATED(silu, f_silu)
+GATED(gelu, f_gelu_exact)
+GATED(gelu_tanh, f_gelu_tanh)
+GATED(gelu_sigmoid, f_gelu_sigmoid)
+
+static pome_status run_pome_gated(const pome_run *r, pome_error *err)
+{
+    static const struct {
+        const char *name;
+        pome_row_fn *fn;
+        size_t cost;
+    } rows[] = {{"silu", row_gated_silu, 5},
+                {"gelu", row_gated_gelu, 17},
+                {"gelu_tanh", row_gated_gelu_tanh, 5},
+                {"gelu_sigmoid", row_gated_gelu_sigmoid, 5}};
+    const char *name = pome_op_str(r->op, P_pome_gated_activation, "");
+    const pome_tensor *in[2] = {pome_in(r, P_pome_gated_gate), pome_in(r, P_pome_gated_up)};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, name) == 0 && in[0]->dtype == POME_DTYPE_F32 && in[1]->dtype == POME_DTYPE_F32)
+            return pome_elementwise_run(r, rows[i].fn, in, 2, NULL, rows[i].cost, err);
+    return pome_op_fail(r->op, err, POME_ERR_UNSUPPORTED, "activation \"%s\" of %s", name, pome_dtype_name(in[0]->dtype));
+}
+
 /* ---- constants per channel: vectors laid along axis 1 by strides alone ---- */
 
 static void row_prelu(void *out, const void *const *in, const ptrdiff_t *stride, size_t n, const void *param)
@@ -131,5 +170,8 @@ const pome_op_impl pome_ops_activation[] = {
     IMPL(prelu),        IMPL(relu),     IMPL(relu6),        IMPL(scaled_tanh), IMPL(sigmoid),
     IMPL(sigmoid_hard), IMPL(silu),     IMPL(softplus),     IMPL(softplus_parametric),
     IMPL(softsign),     IMPL(thresholded_relu),
+    {.id = POME_OP_pome_gated,
+     .strided_ok = POME_BIT(P_pome_gated_gate) | POME_BIT(P_pome_gated_up),
+     .run = run_pome_gated},
 };
 POME_FAMILY_COUNT(activation)

@@ -421,6 +421,11 @@ void pome_attention_run(const pome_attention *a, const pome_kernels *kernels, po
 
 /* ---- the operators ---- */
 
+static bool is_grouped(const pome_run *r)
+{
+    return r->op->def->id == POME_OP_pome_grouped_attention;
+}
+
 static pome_attention attention_of(const pome_run *r, int64_t groups)
 {
     return (pome_attention){.query = pome_in(r, P_scaled_dot_product_attention_query),
@@ -428,6 +433,7 @@ static pome_attention attention_of(const pome_run *r, int64_t groups)
                             .value = pome_in(r, P_scaled_dot_product_attention_value),
                             .mask = pome_in(r, P_scaled_dot_product_attention_attn_mask),
                             .out = (float *)r->out[0].data,
+                            .rows_first = is_grouped(r) && pome_in_bool(r, P_pome_grouped_attention_rows_first, false),
                             .groups = groups,
                             .masked_row_nan = r->numerics == POME_NUMERICS_FP16};
 }
@@ -457,7 +463,7 @@ static bool shapes_fit(const pome_attention *a)
 /* The first four parameters of both operators have the same indices. */
 static int64_t groups_of(const pome_run *r)
 {
-    return r->op->def->id == POME_OP_pome_grouped_attention ? pome_in_int(r, P_pome_grouped_attention_groups, 1) : 1;
+    return is_grouped(r) ? pome_in_int(r, P_pome_grouped_attention_groups, 1) : 1;
 }
 
 static size_t attention_scratch(const pome_run *r)

@@ -12,6 +12,11 @@ static pome_value *row_operand(const pome_op *op)
     case POME_OP_linear: x = pome_op_arg(op, P_linear_x); break;
     case POME_OP_cast: x = pome_op_arg(op, P_cast_x); break;
     case POME_OP_identity: x = pome_op_arg(op, P_identity_x); break;
+    case POME_OP_pome_rms_norm: {
+        const pome_value *axis = pome_op_arg(op, P_pome_rms_norm_axis);
+        x = pome_tensor_int_at(&axis->konst->t, 0) == 2 ? op->in[0] : NULL;
+        break;
+    }
     case POME_OP_tanh: x = pome_op_arg(op, P_tanh_x); break;
     case POME_OP_matmul: {
         const pome_value *y = pome_op_arg(op, P_matmul_y), *tx = pome_op_arg(op, P_matmul_transpose_x);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "mil/program.h"
 #include "ops/op.h"
+#include "passes/fusion.h"
 #include "pome/model.h"
 
 typedef struct pome_pass_ctx {
@@ -13,6 +14,8 @@ typedef struct pome_pass_ctx {
     pome_numerics numerics;
     const pome_kernels *kernels;
     int last_row_output; /* index into the body's outputs, or -1 */
+    uint32_t fusions;    /* bits of pome_fusion that are wanted */
+    uint32_t n_fused[POME_FUSION_COUNT]; /* how often each was found */
 } pome_pass_ctx;
 
 typedef pome_status pome_pass_fn(pome_function *fn, pome_pass_ctx *ctx, pome_error *err);
@@ -30,6 +33,13 @@ pome_pass_fn pome_pass_fold;
 pome_pass_fn pome_pass_group_heads;
 /* Computes one output for the last row of axis 1 only (ctx->last_row_output). */
 pome_pass_fn pome_pass_last_row;
+/* Fusions, in the order of passes/fusion.h. */
+pome_pass_fn pome_pass_cse;
+pome_pass_fn pome_pass_fuse_rms_norm;
+pome_pass_fn pome_pass_fuse_rotary;
+pome_pass_fn pome_pass_fuse_gated;
+pome_pass_fn pome_pass_attention_rows;
+pome_pass_fn pome_pass_fuse_residual;
 /* Removes operators without effect whose results nobody reads. */
 pome_pass_fn pome_pass_dce;
 

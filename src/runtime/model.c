@@ -133,11 +133,14 @@ pome_status pome_model_open(pome_model **out, const char *path, const pome_model
         memcpy(&o, opts, opts->size < sizeof o ? opts->size : sizeof o);
     if ((unsigned)o.numerics > POME_NUMERICS_FP16)
         return pome_fail(err, POME_ERR_ARG, "numerics %d is not known", (int)o.numerics);
+    uint32_t no_fuse = 0;
+    POME_TRY(pome_fusions_parse(o.no_fuse, &no_fuse, err));
     pome_model *m = calloc(1, sizeof *m);
     if (!m)
         return pome_fail_nomem(err, sizeof *m, "model");
     pthread_mutex_init(&m->lock, NULL);
     m->numerics = o.numerics;
+    m->no_fuse = no_fuse;
     pome_kernels_init(&m->kernels, pome_cpu_level_get());
     pome_status s = load(m, path, err);
     if (s == POME_OK)
@@ -189,7 +192,8 @@ int pome_model_find_function(const pome_model *model, const char *name)
 static pome_status compile(pome_model_plan *mp, pome_model *m, pome_error *err)
 {
     const pome_model_function *f = &m->functions[mp->function];
-    pome_plan_opts opts = {.numerics = m->numerics, .kernels = &m->kernels, .last_row_output = -1};
+    pome_plan_opts opts = {.numerics = m->numerics, .kernels = &m->kernels, .last_row_output = -1,
+                           .no_fuse = m->no_fuse};
     if (mp->last_row_output >= 0)
         opts.last_row_output = (int)f->outputs[mp->last_row_output];
     return pome_plan_create(&mp->plan, f->fn, &opts, err);

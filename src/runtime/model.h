@@ -30,6 +30,7 @@ struct pome_model {
     pome_model_info info;
     pome_model_function *functions; /* [info.n_functions] */
     pome_numerics numerics;
+    uint32_t no_fuse; /* bits of pome_fusion */
     pome_kernels kernels;
     pome_pool *pool;
     pthread_mutex_t lock; /* of `plans` */

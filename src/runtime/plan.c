@@ -360,10 +360,14 @@ pome_status pome_plan_create(pome_plan **out, const pome_function *fn, const pom
     }
     *p = (pome_plan){.arena = arena, .opset = fn->opset, .numerics = opts->numerics, .kernels = opts->kernels};
     pome_pass_ctx ctx = {.arena = arena, .numerics = opts->numerics, .kernels = opts->kernels,
-                         .last_row_output = opts->last_row_output};
+                         .last_row_output = opts->last_row_output, .fusions = ~opts->no_fuse};
+    if (opts->numerics == POME_NUMERICS_FP16)
+        ctx.fusions &= pome_fusions_exact_rounding();
     builder b = {.plan = p, .err = err};
     p->fn = pome_function_clone(fn, arena);
     pome_status s = p->fn ? pome_passes_run(p->fn, &ctx, err) : pome_fail_nomem(err, 0, "plan");
+    p->fusions = ctx.fusions;
+    memcpy(p->n_fused, ctx.n_fused, sizeof p->n_fused);
     if (s == POME_OK)
         s = build(&b);
     if (s != POME_OK) {

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "ops/op.h"
+#include "passes/fusion.h"
 
 typedef enum pome_step_kind { POME_STEP_SHAPE, POME_STEP_TENSOR, POME_STEP_DYNAMIC } pome_step_kind;
 
@@ -75,12 +76,15 @@ typedef struct pome_plan {
     uint32_t n_states;
     uint32_t n_max_in;     /* widest operator, for work arrays */
     uint32_t n_steps[3];   /* by kind, all blocks, for inspection */
+    uint32_t fusions;      /* bits of pome_fusion that were allowed */
+    uint32_t n_fused[POME_FUSION_COUNT];
 } pome_plan;
 
 typedef struct pome_plan_opts {
     pome_numerics numerics;
     const pome_kernels *kernels;
     int last_row_output; /* -1: none */
+    uint32_t no_fuse;    /* bits of pome_fusion to leave out */
 } pome_plan_opts;
 
 /* Compiles a verified function. UNSUPPORTED lists operators without an implementation. */

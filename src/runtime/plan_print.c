@@ -66,6 +66,18 @@ static void put_block(const printer *p, const pome_plan_block *b, int depth)
     }
 }
 
+static void put_fusions(const printer *p)
+{
+    put(p, "fused:");
+    for (int i = 0; i < POME_FUSION_COUNT; i++) {
+        if (p->plan->fusions >> i & 1)
+            put(p, "%s %s %u", i ? "," : "", pome_fusion_name((pome_fusion)i), p->plan->n_fused[i]);
+        else
+            put(p, "%s %s off", i ? "," : "", pome_fusion_name((pome_fusion)i));
+    }
+    put(p, "\n");
+}
+
 pome_status pome_model_print_plan(pome_model *model, uint32_t function, pome_text_sink *sink, void *arg, pome_error *err)
 {
     printer p = {.sink = sink, .arg = arg};
@@ -75,6 +87,7 @@ pome_status pome_model_print_plan(pome_model *model, uint32_t function, pome_tex
     put(&p, "plan of function %s: %u shape steps, %u tensor steps, %u dynamic steps\n",
         model->info.functions[function].name, p.plan->n_steps[POME_STEP_SHAPE], p.plan->n_steps[POME_STEP_TENSOR],
         p.plan->n_steps[POME_STEP_DYNAMIC]);
+    put_fusions(&p);
     put_block(&p, p.plan->body, 0);
     return POME_OK;
 }

@@ -188,10 +188,20 @@ static pome_status find_side(merges_reader *m, pome_str piece, bool is_right, ui
     return m->joined.failed ? pome_fail_nomem(m->err, m->joined.len, "the merges") : POME_OK;
 }
 
+/* Vocabularies list what merges make in the order of the merges: mostly it is the piece after the last one. */
+static int32_t find_result(const merges_reader *m, pome_str joined)
+{
+    const pome_bpe *bpe = &m->t->bpe;
+    int32_t next = bpe->n_merges > 0 ? (int32_t)bpe->merges[bpe->n_merges - 1].result + 1 : -1;
+    bool is_next = !m->t->vocab.has_twins && pome_vocab_has(&m->t->vocab, next) && !(m->t->vocab.flags[next] & POME_TOKEN_ADDED) &&
+                   pome_str_eq(pome_vocab_piece(&m->t->vocab, next), joined);
+    return is_next ? next : find_in_model(m->t, joined);
+}
+
 static pome_status add_merge(merges_reader *m, pome_bpe_merge merge)
 {
     pome_bpe *bpe = &m->t->bpe;
-    int32_t result = find_in_model(m->t, pome_strbuf_view(&m->joined));
+    int32_t result = find_result(m, pome_strbuf_view(&m->joined));
     if (result < 0)
         return not_in_vocab(m, pome_strbuf_view(&m->joined));
     merge.result = (uint32_t)result;

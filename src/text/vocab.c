@@ -16,13 +16,21 @@ uint32_t pome_text_hash(const char *s, size_t len) /* FNV-1a with a final mix */
     return h ^ h >> 13;
 }
 
+/* Comparing hashes first spares most looks at other pieces' text, each of which would miss the caches. */
+static bool is_piece(const pome_vocab *v, struct pome_vocab_slot slot, uint32_t hash, pome_str piece)
+{
+    return slot.hash == hash && pome_str_eq(pome_vocab_piece(v, (int32_t)slot.id - 1), piece);
+}
+
 static void insert(pome_vocab *v, uint32_t id)
 {
     pome_str piece = pome_vocab_piece(v, (int32_t)id);
-    size_t mask = v->n_slots - 1, i = pome_text_hash(piece.ptr, piece.len) & mask;
-    while (v->slots[i] && !pome_str_eq(pome_vocab_piece(v, (int32_t)v->slots[i] - 1), piece))
+    uint32_t hash = pome_text_hash(piece.ptr, piece.len);
+    size_t mask = v->n_slots - 1, i = hash & mask;
+    while (v->slots[i].id && !is_piece(v, v->slots[i], hash, piece))
         i = (i + 1) & mask;
-    v->slots[i] = id + 1;
+    v->has_twins |= v->slots[i].id != 0;
+    v->slots[i] = (struct pome_vocab_slot){hash, id + 1};
 }
 
 pome_status pome_vocab_init(pome_vocab *vocab, const pome_str *pieces, size_t n, pome_error *err)
@@ -78,12 +86,11 @@ int32_t pome_vocab_find(const pome_vocab *vocab, pome_str piece)
 {
     if (vocab->n_slots == 0)
         return -1;
-    size_t mask = vocab->n_slots - 1, i = pome_text_hash(piece.ptr, piece.len) & mask;
-    for (; vocab->slots[i]; i = (i + 1) & mask) {
-        int32_t id = (int32_t)vocab->slots[i] - 1;
-        if (pome_str_eq(pome_vocab_piece(vocab, id), piece))
-            return id;
-    }
+    uint32_t hash = pome_text_hash(piece.ptr, piece.len);
+    size_t mask = vocab->n_slots - 1;
+    for (size_t i = hash & mask; vocab->slots[i].id; i = (i + 1) & mask)
+        if (is_piece(vocab, vocab->slots[i], hash, piece))
+            return (int32_t)vocab->slots[i].id - 1;
     return -1;
 }
 

@@ -21,8 +21,11 @@ typedef struct pome_vocab { /* zeroed: empty */
     uint32_t *offset;       /* [n + 1] into text; a piece's length is the difference minus 1 */
     uint8_t *flags;         /* [n] */
     size_t n;
-    uint32_t *slots; /* hash table of id + 1; 0: free */
-    size_t n_slots;  /* a power of two */
+    struct pome_vocab_slot {
+        uint32_t hash, id; /* id + 1; 0: free */
+    } *slots;              /* hash table */
+    size_t n_slots;        /* a power of two */
+    bool has_twins;        /* equal pieces */
 } pome_vocab;
 
 /* pieces[n]: views, copied; ptr NULL is an id without an entry. Equal pieces: the last id is found.

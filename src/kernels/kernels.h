@@ -107,6 +107,11 @@ typedef struct pome_kernels {
     void (*gemv_uint4_shift_block)(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16,
                                    const uint16_t *offset_f16, size_t n, size_t k, size_t block);
 
+    /* Sparse weights: bit i of `bits`, least significant first, says whether weight i is the next of `values` or 0. The
+     * product is of rows of k weights (a multiple of 8), rows following each other. */
+    void (*gemv_sparse_f16)(float *y, const float *x, const uint8_t *bits, const uint16_t *values, size_t n, size_t k);
+    void (*decode_sparse_f16)(float *dst, const uint8_t *bits, const uint16_t *values, size_t n);
+
     /* By the weights' codes. A level replaces an entry as a whole. */
     pome_coded_kernels coded[POME_CODES_COUNT];
 

@@ -45,4 +45,7 @@ typedef struct pome_encoded_codes {
 } pome_encoded_codes;
 bool pome_encoded_as_codes(const pome_encoded *e, pome_encoded_codes *out); /* false: of another form */
 
+/* Sparse fp16 values as they lie, from element `first` (a multiple of 8) on. False: of another form. */
+bool pome_encoded_sparse_at(const pome_encoded *e, size_t first, const uint8_t **bits, const uint16_t **values);
+
 #endif

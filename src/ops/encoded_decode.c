@@ -287,8 +287,23 @@ static void decode_lut(const pome_encoded *e, size_t first, size_t count, float 
 
 /* ---- masks ---- */
 
+bool pome_encoded_sparse_at(const pome_encoded *e, size_t first, const uint8_t **bits, const uint16_t **values)
+{
+    if (e->kind != ENC_SPARSE || !e->source.data || e->source.dtype != POME_DTYPE_F16 || first % 8)
+        return false;
+    *bits = e->mask.bits + first / 8;
+    *values = (const uint16_t *)e->source.data + pome_enc_rank(&e->mask, first);
+    return true;
+}
+
 static void decode_sparse(const pome_encoded *e, size_t first, size_t count, float *dst)
 {
+    const uint8_t *bits;
+    const uint16_t *halves;
+    if (pome_encoded_sparse_at(e, first, &bits, &halves)) {
+        e->kernels.decode_sparse_f16(dst, bits, halves, count);
+        return;
+    }
     float values[PIECE];
     size_t rank = pome_enc_rank(&e->mask, first);
     for (size_t n; count; first += n, dst += n, count -= n) {

@@ -19,6 +19,12 @@ static bool times_one(const pome_rows *w, const pome_kernels *kernels, size_t fi
         kernels->gemv_f16(y, x, (const uint16_t *)w->data + first * w->stride, w->stride, n, k);
         return true;
     }
+    const uint8_t *bits;
+    const uint16_t *values;
+    if (w->encoded && k % 8 == 0 && pome_encoded_sparse_at(w->encoded, w->first + first * k, &bits, &values)) {
+        kernels->gemv_sparse_f16(y, x, bits, values, n, k);
+        return true;
+    }
     if (!block)
         return false;
     const uint16_t *scale = w->blocks.scale_f16 + (w->first + first * k) / block;

@@ -427,6 +427,55 @@ static void test_decode_lut4(const pome_kernels *k)
     }
 }
 
+/* A mask at region 1 and its values at region 0; weights as floats to `row`. */
+static const uint16_t *sparse_weights(uint8_t **bits, float *row, size_t n)
+{
+    uint16_t *values;
+    size_t ones = 0, used = 0, density = random_size(0, 8);
+    *bits = bytes(1, (n + 7) / 8);
+    for (size_t i = 0; i < n; i++) {
+        unsigned bit = 1u << i % 8;
+        (*bits)[i / 8] = (uint8_t)((*bits)[i / 8] & ~bit);
+        (*bits)[i / 8] |= random_size(1, 8) <= density ? (uint8_t)bit : 0;
+        ones += ((*bits)[i / 8] & bit) != 0;
+    }
+    values = halves(0, ones);
+    for (size_t i = 0; i < n; i++)
+        row[i] = (*bits)[i / 8] >> (i % 8) & 1 ? pome_f16_to_f32(values[used++]) : 0;
+    return values;
+}
+
+static void test_decode_sparse_f16(const pome_kernels *k)
+{
+    for (int round = 0; round < 300; round++) {
+        size_t n = awkward_size(600);
+        uint8_t *bits;
+        float *dst = output(2, n), *row = at_guard(4, n * sizeof *row);
+        const uint16_t *values = sparse_weights(&bits, row, n);
+        k->decode_sparse_f16(dst, bits, values, n);
+        check_canaries(dst, n);
+        for (size_t i = 0; i < n; i++)
+            expect_same(dst[i], row[i], "value", i);
+    }
+}
+
+static void test_gemv_sparse_f16(const pome_kernels *k)
+{
+    for (int round = 0; round < 150; round++) {
+        size_t n = random_size(0, 14), len = 8 * random_size(1, 160);
+        uint8_t *bits;
+        float *x = floats(2, len), *y = output(3, n), *row = at_guard(4, n * len * sizeof *row);
+        const uint16_t *values = sparse_weights(&bits, row, n * len);
+        k->gemv_sparse_f16(y, x, bits, values, n, len);
+        check_canaries(y, n);
+        for (size_t j = 0; j < n; j++) {
+            double magnitude, want = dot_double(x, row + j * len, len, &magnitude);
+            expect_near(y[j], want, dot_tolerance(magnitude, len), j);
+            expect_same(y[j], k->dot_f32(x, row + j * len, len), "not as decoded", j);
+        }
+    }
+}
+
 /* ---- speed ---- */
 
 enum { BENCH_K = 2048, BENCH_N = 2048, BENCH_M = 64 };
@@ -444,6 +493,11 @@ static void bench_gemv_f16(const pome_kernels *k)
 {
     k->gemv_f16((float *)(void *)region[2], (float *)(void *)region[0], (uint16_t *)(void *)region[1], BENCH_K, BENCH_N / 2,
                 BENCH_K);
+}
+static void bench_gemv_sparse_f16(const pome_kernels *k) /* 0x39: half of the bits are set */
+{
+    k->gemv_sparse_f16((float *)(void *)region[2], (float *)(void *)region[0], (uint8_t *)region[3],
+                       (uint16_t *)(void *)region[1], BENCH_N, BENCH_K);
 }
 static void bench_gemm_nt_f32(const pome_kernels *k)
 {
@@ -496,6 +550,8 @@ static const slot slots[] = {
     {ROW(gemv_int8_block), bench_gemv_int8_block, 1e-9 * BENCH_K * BENCH_N * (1 + 2.0 / 32), "GB/s of weights"},
     {ROW(gemv_uint4_shift_block), NULL, 0, NULL},
     {ROW(decode_uint4_shift_block), NULL, 0, NULL},
+    {ROW(gemv_sparse_f16), bench_gemv_sparse_f16, 1e-9 * BENCH_K * BENCH_N, "G weights/s"},
+    {ROW(decode_sparse_f16), NULL, 0, NULL},
     {ROW(decode_int4_block), bench_decode_int4_block, 64 * 32768e-9, "G elements/s"},
     {ROW(decode_int8_block), bench_decode_int8_block, 64 * 32768e-9, "G elements/s"},
     {ROW(decode_lut4), bench_decode_lut4, 64 * 32768e-9, "G elements/s"},

@@ -188,6 +188,41 @@ static void test_palettes(void **unused)
     numerics = POME_NUMERICS_EXACT;
 }
 
+/* Half of the weights, or few; widths that the fused kernel takes and others. */
+static void test_sparse(void **unused)
+{
+    (void)unused;
+    for (int round = 0; round < 16; round++) {
+        int64_t n = op_test_random_int(1, 40), m = op_test_random_int(1, 4), used = 0;
+        int64_t k = round % 3 ? 8 * op_test_random_int(1, 100) : op_test_random_int(1, 90);
+        pome_arena *arena = pome_arena_create(0);
+        pome_tensor x = op_test_tensor(POME_DTYPE_F32, 2, (int64_t[]){m, k}, -1, 1);
+        pome_tensor values = op_test_tensor(POME_DTYPE_F16, 1, (int64_t[]){n * k}, -1, 1);
+        uint8_t *bits = POME_NEW_ARRAY(arena, uint8_t, (size_t)(n * k + 7) / 8);
+        for (int64_t i = 0; i < n * k; i++) {
+            bool set = op_test_random_int(0, round % 2 ? 1 : 6) == 0;
+            bits[i / 8] |= (uint8_t)(set << i % 8);
+            weight[i] = set ? op_test_at(&values, used++) : 0;
+        }
+        encoded_test e = encoded_test_begin(arena, POME_OP_constexpr_sparse_to_dense);
+        encoded_test_input(&e, P_constexpr_sparse_to_dense_mask, POME_DTYPE_U1, 2, (int64_t[]){n, k}, bits,
+                           (size_t)(n * k + 7) / 8, NULL, 0);
+        encoded_test_input(&e, P_constexpr_sparse_to_dense_nonzero_data, POME_DTYPE_F16, 1, &used, values.data,
+                           (size_t)used * 2, NULL, 0);
+        encoded = encoded_test_end(&e, 0);
+        reference(&x, n, k, NULL);
+        op_test *t = op_test_begin(POME_OP_linear, POME_OPSET_IOS18);
+        op_test_in(t, "x", &x);
+        op_test_const_encoded(t, "weight", encoded);
+        check(t, m * n);
+        check_row_alone(t, &x, k, "sparse", add_encoded, NULL);
+        op_test_end(t);
+        pome_tensor_reset(&x);
+        pome_tensor_reset(&values);
+        pome_arena_destroy(&arena);
+    }
+}
+
 static void test_integers(void **unused)
 {
     (void)unused;
@@ -234,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_palettes),
+        cmocka_unit_test(test_sparse),
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_rejections),
     };

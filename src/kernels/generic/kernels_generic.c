@@ -242,6 +242,37 @@ static void gemv_int8_block_generic(float *y, const float *x, const int8_t *code
     }
 }
 
+static void decode_sparse_f16_generic(float *dst, const uint8_t *bits, const uint16_t *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = bits[i / 8] >> (i % 8) & 1 ? pome_f16_to_f32(*values++) : 0.0f;
+}
+
+static size_t count_ones(const uint8_t *bits, size_t n /* bits, a multiple of 8 */)
+{
+    size_t ones = 0;
+    for (size_t i = 0; i < n / 8; i++)
+        for (unsigned byte = bits[i]; byte; byte &= byte - 1)
+            ones++;
+    return ones;
+}
+
+static void gemv_sparse_f16_generic(float *y, const float *x, const uint8_t *bits, const uint16_t *values, size_t n,
+                                    size_t k)
+{
+    float row[POME_KERNEL_KC];
+    for (size_t j = 0; j < n; j++) {
+        y[j] = 0;
+        for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
+            size_t len = k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC;
+            decode_sparse_f16_generic(row, bits, values, len);
+            y[j] += dot_piece(x + p, row, len);
+            values += count_ones(bits, len);
+            bits += len / 8;
+        }
+    }
+}
+
 void pome_kernels_fill_generic(pome_kernels *k)
 {
     k->f16_to_f32 = f16_to_f32_generic;
@@ -265,5 +296,7 @@ void pome_kernels_fill_generic(pome_kernels *k)
     k->decode_uint4_shift_block = decode_uint4_shift_block_generic;
     k->decode_int8_block = decode_int8_block_generic;
     k->decode_lut4 = decode_lut4_generic;
+    k->gemv_sparse_f16 = gemv_sparse_f16_generic;
+    k->decode_sparse_f16 = decode_sparse_f16_generic;
     pome_kernels_fill_coded_generic(k);
 }

@@ -84,6 +84,9 @@ void pome_decode_uint4_shift_block_avx2(float *dst, const uint8_t *codes, const 
                                         const uint16_t *offset_f16, size_t n, size_t block);
 void pome_decode_int4_block_avx2(float *dst, const uint8_t *codes, const uint16_t *scale_f16, size_t n, size_t block);
 void pome_decode_int8_block_avx2(float *dst, const int8_t *codes, const uint16_t *scale_f16, size_t n, size_t block);
+void pome_decode_sparse_f16_avx2(float *dst, const uint8_t *bits, const uint16_t *values, size_t n);
+void pome_gemv_sparse_f16_avx2(float *y, const float *x, const uint8_t *bits, const uint16_t *values, size_t n,
+                               size_t k);
 void pome_decode_lut4_avx2(float *dst, const uint8_t *codes, const float *table, size_t n);
 
 #endif

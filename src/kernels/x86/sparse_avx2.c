@@ -1,0 +1,123 @@
+/* Sparse fp16 weights for AVX2: a mask with one bit per weight and the values of the set bits. A byte of the mask picks a
+ * byte shuffle that moves up to eight values to their places and clears the others. Only the pointer to the values is
+ * a chain from byte to byte, so four rows go together; where a row's values begin is counted first. */
+#include "base/f16.h"
+#include "kernels/x86/avx2.h"
+
+#define BIT(m, i) ((m) >> (i)&1)
+#define BELOW0(m) 0
+#define BELOW1(m) BIT(m, 0)
+#define BELOW2(m) (BELOW1(m) + BIT(m, 1))
+#define BELOW3(m) (BELOW2(m) + BIT(m, 2))
+#define BELOW4(m) (BELOW3(m) + BIT(m, 3))
+#define BELOW5(m) (BELOW4(m) + BIT(m, 4))
+#define BELOW6(m) (BELOW5(m) + BIT(m, 5))
+#define BELOW7(m) (BELOW6(m) + BIT(m, 6))
+#define PLACE(m, i, below) BIT(m, i) ? 2 * (below) : 128, BIT(m, i) ? 2 * (below) + 1 : 128
+#define ROW1(m)                                                                                                        \
+    {                                                                                                                  \
+        PLACE(m, 0, BELOW0(m)), PLACE(m, 1, BELOW1(m)), PLACE(m, 2, BELOW2(m)), PLACE(m, 3, BELOW3(m)),                \
+            PLACE(m, 4, BELOW4(m)), PLACE(m, 5, BELOW5(m)), PLACE(m, 6, BELOW6(m)), PLACE(m, 7, BELOW7(m))             \
+    }
+#define ROW4(m) ROW1(m), ROW1((m) + 1), ROW1((m) + 2), ROW1((m) + 3)
+#define ROW16(m) ROW4(m), ROW4((m) + 4), ROW4((m) + 8), ROW4((m) + 12)
+#define ROW64(m) ROW16(m), ROW16((m) + 16), ROW16((m) + 32), ROW16((m) + 48)
+
+static const uint8_t places[256][16] = {ROW64(0), ROW64(64), ROW64(128), ROW64(192)};
+
+static inline size_t ones_of(unsigned byte)
+{
+    return (size_t)_mm_popcnt_u32(byte);
+}
+
+static size_t count_ones(const uint8_t *bits, size_t n_bytes)
+{
+    size_t ones = 0, i = 0;
+    for (; i + 8 <= n_bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, bits + i, sizeof word);
+        ones += (size_t)_mm_popcnt_u64(word);
+    }
+    for (; i < n_bytes; i++)
+        ones += ones_of(bits[i]);
+    return ones;
+}
+
+static inline __m256 spread(__m128i values, unsigned byte)
+{
+    return _mm256_cvtph_ps(_mm_shuffle_epi8(values, _mm_loadu_si128((const __m128i *)(const void *)places[byte])));
+}
+
+/* Eight weights where fewer than eight values may be left. */
+static inline __m256 spread_last(const uint16_t *values, unsigned byte)
+{
+    uint16_t left[8] = {0};
+    memcpy(left, values, ones_of(byte) * sizeof *left);
+    return spread(_mm_loadu_si128((const __m128i *)(const void *)left), byte);
+}
+
+void pome_decode_sparse_f16_avx2(float *dst, const uint8_t *bits, const uint16_t *values, size_t n)
+{
+    size_t i = 0, n_bytes = n / 8, left = count_ones(bits, n_bytes);
+    for (; i < n_bytes; i++) {
+        unsigned byte = bits[i];
+        __m256 v = left >= 8 ? spread(_mm_loadu_si128((const __m128i *)(const void *)values), byte)
+                             : spread_last(values, byte);
+        _mm256_storeu_ps(dst + 8 * i, v);
+        values += ones_of(byte);
+        left -= ones_of(byte);
+    }
+    for (size_t p = 8 * i; p < n; p++)
+        dst[p] = bits[p / 8] >> (p % 8) & 1 ? pome_f16_to_f32(*values++) : 0.0f;
+}
+
+/* `rows` (4, or 1) rows of k/8 mask bytes; value[r] moves on to the row's end. `end`: past all values. */
+static inline __attribute__((always_inline)) __m128 multiply_rows(const float *x, const uint8_t *bits, size_t k,
+                                                                  const uint16_t *value[4], const uint16_t *end,
+                                                                  size_t rows)
+{
+    __m128 sum = _mm_setzero_ps();
+    for (size_t p = 0; p < k;) {
+        size_t stop = k - p < POME_KERNEL_KC ? k : p + POME_KERNEL_KC;
+        __m256 acc[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
+        if ((size_t)(end - value[rows - 1]) >= stop - p + 8) { /* the last row's are the last values */
+            for (; p < stop; p += 8) {
+                __m256 xv = _mm256_loadu_ps(x + p);
+                for (size_t r = 0; r < rows; r++) {
+                    unsigned byte = bits[r * (k / 8) + p / 8];
+                    acc[r] = _mm256_fmadd_ps(xv, spread(_mm_loadu_si128((const __m128i *)(const void *)value[r]), byte),
+                                             acc[r]);
+                    value[r] += ones_of(byte);
+                }
+            }
+        } else {
+            for (; p < stop; p += 8)
+                for (size_t r = 0; r < rows; r++) {
+                    unsigned byte = bits[r * (k / 8) + p / 8];
+                    acc[r] = _mm256_fmadd_ps(_mm256_loadu_ps(x + p), spread_last(value[r], byte), acc[r]);
+                    value[r] += ones_of(byte);
+                }
+        }
+        sum = _mm_add_ps(sum, avx2_sum4(acc[0], acc[1], acc[2], acc[3]));
+    }
+    return sum;
+}
+
+void pome_gemv_sparse_f16_avx2(float *y, const float *x, const uint8_t *bits, const uint16_t *values, size_t n,
+                               size_t k)
+{
+    const uint16_t *end = values + count_ones(bits, n * (k / 8));
+    size_t j = 0;
+    for (; j + 4 <= n; j += 4, bits += 4 * (k / 8)) {
+        const uint16_t *value[4] = {values};
+        for (size_t r = 1; r < 4; r++)
+            value[r] = value[r - 1] + count_ones(bits + (r - 1) * (k / 8), k / 8);
+        _mm_storeu_ps(y + j, multiply_rows(x, bits, k, value, end, 4));
+        values = value[3];
+    }
+    for (; j < n; j++, bits += k / 8) {
+        const uint16_t *value[4] = {values};
+        y[j] = _mm_cvtss_f32(multiply_rows(x, bits, k, value, end, 1));
+        values = value[0];
+    }
+}

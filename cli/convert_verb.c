@@ -1,18 +1,19 @@
 /* `pome convert`: checkpoint to package. */
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "command.h"
+#include "convert_check.h"
 #include "pome/convert.h"
-#include "pome/llm.h"
 #include "verbs.h"
 
 typedef struct convert_args {
     common_args common;
-    int quantize, names, search, target, precision, states, palette, granularity;
+    int quantize, names, search, target, precision, states, palette, granularity, chunk_style;
+    const char *name;
+    int64_t chunks;
     int64_t block, context, group;
     option_list keep;
     bool resume, force, dry_run, no_check;
@@ -22,7 +23,6 @@ static void set_defaults(void *opaque)
 {
     convert_args *args = opaque;
     args->block = -1;
-    args->context = 2048;
     args->group = 32;
 }
 
@@ -41,7 +41,7 @@ static const option options[] = {
      "Weights that share a palette: all of a tensor, or --group-size rows (per-tensor)"},
     {"group-size", 0, NULL, OPTION_INT, "N", AT(group), 1, 1048576, false,
      "Rows that share a palette, with --granularity per-grouped-channel (32)"},
-    {"context", 0, NULL, OPTION_INT, "N", AT(context), 1, 1048576, false, "Tokens that the cache holds (2048)"},
+    {"context", 0, NULL, OPTION_INT, "N", AT(context), 1, 1048576, false, "Tokens that the cache holds (2048; llm-cli chunks: 512)"},
     {"keep", 0, NULL, OPTION_LIST, "KIND=TYPE", AT(keep), 0, 0, false,
      "Another type (fp16, int8, lut4, ...) for some weights (embedding, head, attention, mlp): embedding,head=int8"},
     {"quantize-search", 0, NULL, OPTION_CHOICE, "rule|mse", AT(search), 0, 0, false,
@@ -52,6 +52,13 @@ static const option options[] = {
      "Constants, arithmetic and logits; fp32 has no cache and no quantized weights (fp16)"},
     {"states", 0, NULL, OPTION_CHOICE, "stacked|per-layer", AT(states), 0, 0, false,
      "The cache: keyCache and valueCache of all layers, or keyCache_0, valueCache_0, ... (stacked)"},
+    {"chunks", 0, NULL, OPTION_INT, "N", AT(chunks), 1, 4096, false,
+     "Write a set: OUT is a folder of packages, N of them with layers, one before and one after them"},
+    {"chunk-style", 0, NULL, OPTION_CHOICE, "stateful|llm-cli", AT(chunk_style), 0, 0, false,
+     "With --chunks: states in each package, or windows of 64 ids with keys and values as inputs and outputs, as "
+     "coreml-llm-cli runs them (stateful)"},
+    {"model-name", 0, NULL, OPTION_TEXT, "OWNER/MODEL", AT(name), 0, 0, false,
+     "Repository of the model, for the package's metadata (what the source says)"},
     {"names", 0, NULL, OPTION_CHOICE, "apple|snake", AT(names), 0, 0, false,
      "Names of inputs and states: inputIds, causalMask, ... or input_ids, causal_mask, ... (apple)"},
     {"resume", 0, NULL, OPTION_FLAG, NULL, AT(resume), 0, 0, false, "Go on with what an interrupted conversion left"},
@@ -67,7 +74,8 @@ static const char *const examples[] = {
     "pome convert SmolLM2-135M-Instruct/ smollm2.mlpackage", "a folder with config.json and safetensors to int4",
     "pome convert model-Q4_0.gguf model.mlpackage", "a GGUF file, its codes and scales kept",
     "pome convert folder/ out.mlpackage --quantize int4 --keep embedding,head=int8",
-    "int4 with an int8 embedding and head", NULL,
+    "int4 with an int8 embedding and head",
+    "pome convert folder/ llama/ --chunks 4", "llama/llama_chunk1.mlpackage to llama_chunk6.mlpackage", NULL,
 };
 
 /* ---- options ---- */
@@ -111,6 +119,9 @@ static bool read_options(pome_convert_opts *opts, const convert_args *args, char
     opts->target = args->target == 1 ? POME_TARGET_IOS16 : POME_TARGET_IOS18;
     opts->precision = args->precision == 1 ? POME_PRECISION_FP32 : POME_PRECISION_FP16;
     opts->states = args->states == 1 ? POME_STATES_PER_LAYER : POME_STATES_STACKED;
+    opts->n_chunks = args->chunks;
+    opts->chunk_style = args->chunk_style == 1 ? POME_CHUNKS_LLM_CLI : POME_CHUNKS_STATEFUL;
+    opts->name = args->name;
     opts->snake_names = args->names == 1;
     opts->search = args->search == 1;
     opts->force = args->force;
@@ -150,53 +161,23 @@ static bool show_progress(void *arg, const char *tensor, uint64_t done, uint64_t
     return !interrupt_happened();
 }
 
-/* ---- check ---- */
-
-/* Opens the package and feeds it a few ids: the logits must be numbers. */
-static pome_status check_package(const char *path, const common_args *common, pome_error *err)
-{
-    enum { N_IDS = 16 };
-    int32_t ids[N_IDS];
-    pome_model *model = NULL;
-    pome_llm *llm = NULL;
-    pome_llm_session *session = NULL;
-    const float *logits = NULL;
-    pome_status status = open_model(&model, path, common, err);
-    if (status == POME_OK)
-        status = pome_llm_open(&llm, model, NULL, err);
-    if (status == POME_OK)
-        status = pome_llm_session_create(&session, llm, err);
-    int64_t n_vocab = status == POME_OK ? pome_llm_n_vocab(llm) : 1, n = N_IDS;
-    if (status == POME_OK && pome_llm_n_context(llm) < n)
-        n = pome_llm_n_context(llm);
-    for (int64_t i = 0; i < N_IDS; i++)
-        ids[i] = (int32_t)((uint64_t)(i + 1) * 2654435761u % (uint64_t)n_vocab);
-    if (status == POME_OK)
-        status = pome_llm_session_feed(session, ids, n, &logits, err);
-    for (int64_t i = 0; status == POME_OK && i < n_vocab; i++)
-        if (!isfinite(logits[i])) {
-            err->code = status = POME_ERR_FORMAT;
-            snprintf(err->message, sizeof err->message, "%s: logit %lld of a test run is no number", path, (long long)i);
-        }
-    pome_llm_session_destroy(&session);
-    pome_llm_close(&llm);
-    pome_model_close(&model);
-    return status;
-}
-
 /* ---- the verb ---- */
 
 static int print_report(const convert_args *args, const char *out, const pome_convert_report *r, double seconds)
 {
     if (args->common.json)
         return print_json(json_pack(
-            "{s:o, s:s, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "package", json_text(out),
+            "{s:o, s:s, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "package",
+            json_text(out),
             "architecture", r->architecture, "quantize", r->quantize, "tokenizer", r->tokenizer, "tied_head", r->is_tied,
             "dry_run", args->dry_run, "parameters", (json_int_t)r->n_parameters, "tensors", (json_int_t)r->n_tensors,
-            "layers", (json_int_t)r->n_layers, "context", (json_int_t)r->context, "vocabulary", (json_int_t)r->n_vocab,
+            "packages", (json_int_t)r->n_packages, "layers", (json_int_t)r->n_layers, "context", (json_int_t)r->context,
+            "vocabulary", (json_int_t)r->n_vocab,
             "source_bytes", (json_int_t)r->source_bytes, "weights_bytes", (json_int_t)r->weights_bytes, "worst_steps",
             r->worst_steps, "beyond_steps", r->beyond_steps, "seconds", seconds));
     printf("%s%s\n", out, args->dry_run ? " (not written)" : "");
+    if (r->n_packages > 1)
+        printf("  packages      %u\n", (unsigned)r->n_packages);
     printf("  architecture  %s, %lld layers, %llu parameters in %u tensors\n", r->architecture, (long long)r->n_layers,
            (unsigned long long)r->n_parameters, (unsigned)r->n_tensors);
     printf("  weights       %s, %.1f MB (source %.1f MB)%s\n", r->quantize, (double)r->weights_bytes / 1e6,
@@ -210,6 +191,13 @@ static int print_report(const convert_args *args, const char *out, const pome_co
     if (!args->dry_run)
         printf("  time          %.1f s, %.0f MB/s\n", seconds, (double)r->source_bytes / 1e6 / (seconds > 0 ? seconds : 1));
     return finish_output(0);
+}
+
+static pome_status check(const convert_args *args, const char *out, const pome_convert_report *r, pome_error *err)
+{
+    if (args->chunks)
+        return check_set(out, (uint32_t)args->chunks + 2, r->n_vocab, &args->common, err);
+    return check_package(out, &args->common, err);
 }
 
 static int convert(const convert_args *args, const pome_convert_opts *opts, const char *source, const char *out)
@@ -233,7 +221,7 @@ static int convert(const convert_args *args, const pome_convert_opts *opts, cons
     if (status != POME_OK)
         return fail_with(&err);
     double seconds = now_s() - shown.start;
-    if (!args->dry_run && !args->no_check && check_package(out, &args->common, &err) != POME_OK)
+    if (!args->dry_run && !args->no_check && check(args, out, &report, &err) != POME_OK)
         return fail_text("%s was written, but does not pass the check: %s", out, err.message);
     return print_report(args, out, &report, seconds);
 }
@@ -256,7 +244,7 @@ static int run(void *opaque, const char **operands, int n_operands)
 const verb verb_convert = {
     .name = "convert",
     .summary = "checkpoint (safetensors, GGUF) to package",
-    .operands = "SOURCE OUT.mlpackage",
+    .operands = "SOURCE OUT",
     .description = "Makes a Core ML package of a language model's checkpoint: a Hugging Face folder (config.json, "
                    "safetensors, tokenizer) or a GGUF file. The package keeps its cache as a state (iOS 18, macOS 15) and "
                    "carries the tokenizer. Memory stays small, whatever the size of the model. Architectures: Llama "

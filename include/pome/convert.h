@@ -48,6 +48,11 @@ typedef enum pome_palette_mode {
     POME_PALETTE_UNIFORM     /* evenly between the least and the largest weight */
 } pome_palette_mode;
 
+typedef enum pome_convert_chunks {
+    POME_CHUNKS_STATEFUL = 0,  /* each group of layers has states of its own */
+    POME_CHUNKS_LLM_CLI        /* windows of 64 ids, a context of 512; keys and values are inputs and outputs */
+} pome_convert_chunks;
+
 /* How far a conversion is. Returning false stops it (CANCELLED). */
 typedef bool pome_convert_progress_fn(void *arg, const char *tensor, uint64_t done_bytes, uint64_t total_bytes);
 
@@ -57,10 +62,13 @@ typedef struct pome_convert_opts {
     int64_t block;         /* columns per scale; 0: one per row; -1: 32, or 0 for iOS 16, which has no blocks */
     pome_palette_mode palette;
     int64_t group_rows;    /* rows per palette; 0: one for the whole tensor */
-    int64_t context;       /* rows of the cache */
+    int64_t context;       /* rows of the cache; 0: 2048, or 512 for POME_CHUNKS_LLM_CLI, which has no other */
     pome_convert_target target;
     pome_convert_precision precision;
     pome_convert_states states;
+    int64_t n_chunks;      /* 0: one package; else a folder of packages, with so many groups of layers */
+    pome_convert_chunks chunk_style;
+    const char *name;      /* repository for the metadata, "owner/model"; NULL: what the source says of itself */
     bool snake_names;      /* input_ids, causal_mask, key_cache, value_cache */
     bool search;           /* scales of least squared error, not those of coremltools */
     bool force;            /* replace what is at the output's path */
@@ -72,7 +80,7 @@ typedef struct pome_convert_opts {
     void *progress_arg;
 } pome_convert_opts;
 
-POME_API void pome_convert_opts_default(pome_convert_opts *opts); /* DEFAULT, block -1, context 2048, Apple's names */
+POME_API void pome_convert_opts_default(pome_convert_opts *opts); /* DEFAULT, block -1, Apple's names */
 
 /* What came of it. */
 typedef struct pome_convert_report {
@@ -82,12 +90,12 @@ typedef struct pome_convert_report {
     uint64_t weights_bytes, source_bytes, n_parameters;
     int64_t n_layers, context, n_vocab;
     bool is_tied;               /* the embedding serves as head */
-    uint32_t n_tensors;
+    uint32_t n_tensors, n_packages;
     double worst_steps;         /* KEEP: the largest difference from the source's values, in quantization steps */
     double beyond_steps;        /* the same where it is more than rounding those values to fp16 makes */
 } pome_convert_report;
 
-/* `out` ends in ".mlpackage"; nothing is ever half-written under it. report may be NULL.
+/* `out` ends in ".mlpackage", or is the folder of a set of chunks, whose last name begins the packages' names; nothing is ever half-written under it. report may be NULL.
  * Errors: UNSUPPORTED (architecture, rotary scaling, activation, element type, by name), FORMAT (damaged source; shapes
  * that do not fit the configuration), ARG (out exists; options), IO (missing files; disk), CANCELLED. */
 POME_API POME_NODISCARD pome_status pome_convert(const char *source, const char *out, const pome_convert_opts *opts,

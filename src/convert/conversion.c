@@ -2,20 +2,19 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/log.h"
 #include "convert/carry.h"
-#include "convert/journal.h"
-#include "convert/lm_graph.h"
-#include "mil/save.h"
+#include "convert/chunks.h"
+#include "convert/lm_window.h"
 
 /* What the package takes beyond the weights: model file, tokenizer, room for the file system. */
 #define OTHER_BYTES ((uint64_t)32 << 20)
+enum { CONTEXT_DEFAULT = 2048 };
 
 void pome_convert_opts_default(pome_convert_opts *opts)
 {
-    *opts = (pome_convert_opts){.size = sizeof *opts, .block = -1, .context = 2048};
+    *opts = (pome_convert_opts){.size = sizeof *opts, .block = -1};
 }
 
 /* ---- options ---- */
@@ -61,11 +60,34 @@ static pome_status set_wishes(pome_lm_graph *b, const pome_convert_opts *o, pome
     return check_wishes(b, o, err);
 }
 
+static bool has_window(const pome_convert_opts *o)
+{
+    return o->n_chunks > 0 && o->chunk_style == POME_CHUNKS_LLM_CLI;
+}
+
 static pome_lm_cache cache_of(const pome_convert_opts *o)
 {
-    if (is_before_ios18(o) || o->precision == POME_PRECISION_FP32)
+    if (is_before_ios18(o) || o->precision == POME_PRECISION_FP32 || has_window(o))
         return POME_LM_CACHE_NONE;
     return o->states == POME_STATES_PER_LAYER ? POME_LM_CACHE_PER_LAYER : POME_LM_CACHE_STACKED;
+}
+
+static pome_status check_chunks(const pome_convert_opts *o, pome_error *err)
+{
+    if (o->n_chunks < 0)
+        return pome_fail(err, POME_ERR_ARG, "%" PRId64 " chunks", o->n_chunks);
+    if (o->n_chunks == 0)
+        return POME_OK;
+    if (o->precision == POME_PRECISION_FP32)
+        return pome_fail(err, POME_ERR_ARG, "a set of chunks is fp16: it keeps keys and values");
+    if (!has_window(o) && is_before_ios18(o))
+        return pome_fail(err, POME_ERR_ARG, "iOS 16 has no states: for it, --chunk-style llm-cli is possible");
+    if (has_window(o) && o->context != 0 && o->context != POME_LM_WINDOW_CONTEXT)
+        return pome_fail(err, POME_ERR_ARG, "--chunk-style llm-cli has a context of %d, not of %" PRId64,
+                         POME_LM_WINDOW_CONTEXT, o->context);
+    if (has_window(o) && o->snake_names)
+        return pome_fail(err, POME_ERR_ARG, "--chunk-style llm-cli has names of its own");
+    return POME_OK;
 }
 
 static pome_status check_options(const pome_convert_opts *o, const char *out, pome_error *err)
@@ -73,34 +95,38 @@ static pome_status check_options(const pome_convert_opts *o, const char *out, po
     size_t len = strlen(out);
     while (len > 1 && out[len - 1] == '/')
         len--;
+    bool is_package = len > 10 && memcmp(out + len - 10, ".mlpackage", 10) == 0;
     if (o->size != sizeof *o)
         return pome_fail(err, POME_ERR_ARG, "pome_convert_opts has %zu bytes, wanted %zu", o->size, sizeof *o);
-    if (len <= 10 || memcmp(out + len - 10, ".mlpackage", 10) != 0)
+    if (o->n_chunks > 0 && is_package)
+        return pome_fail(err, POME_ERR_ARG, "%s: a set of chunks is a folder of packages, its name does not end in .mlpackage",
+                         out);
+    if (o->n_chunks <= 0 && !is_package)
         return pome_fail(err, POME_ERR_ARG, "%s: a package's name ends in .mlpackage", out);
-    if (o->context < 1 || o->context > 1 << 20)
+    if (o->context < 0 || o->context > 1 << 20)
         return pome_fail(err, POME_ERR_ARG, "a context of %" PRId64 ", wanted 1 to %d", o->context, 1 << 20);
     if (o->block < -1 || (o->block > 0 && o->block % 16 != 0))
         return pome_fail(err, POME_ERR_ARG, "blocks of %" PRId64 ", wanted a multiple of 16, or 0 for a scale per row",
                          o->block);
     if (o->states != POME_STATES_STACKED && cache_of(o) == POME_LM_CACHE_NONE)
-        return pome_fail(err, POME_ERR_ARG, "%s package has no states", is_before_ios18(o) ? "an iOS 16" : "an fp32");
+        return pome_fail(err, POME_ERR_ARG, "%s has no states",
+                         has_window(o) ? "--chunk-style llm-cli" : is_before_ios18(o) ? "an iOS 16 package" : "an fp32 package");
     if (o->group_rows < 0)
         return pome_fail(err, POME_ERR_ARG, "groups of %" PRId64 " rows", o->group_rows);
-    return POME_OK;
+    return check_chunks(o, err);
 }
 
 /* ---- one conversion ---- */
 
 typedef struct conversion {
     const pome_convert_opts *o;
+    const char *source;
     pome_checkpoint *checkpoint;
-    pome_program *program;
-    pome_weight_plan plan;
-    pome_lm_graph graph;
-    pome_mlpackage_writer package;
-    uint8_t *model; /* malloc'ed */
-    size_t model_len;
-    bool has_package;
+    pome_lm_graph graph;         /* what all parts have in common */
+    pome_convert_part *parts;    /* [n_parts] */
+    uint32_t n_parts, n_planned;
+    pome_mlpackage_writer output; /* of the package, or of the set's folder */
+    bool has_output;
     pome_convert_report report;
 } conversion;
 
@@ -108,15 +134,35 @@ typedef struct conversion {
 static int64_t context_of(const conversion *v)
 {
     const pome_rope *rope = &v->checkpoint->config.rope;
-    int64_t limit = v->checkpoint->config.n_positions;
+    int64_t limit = v->checkpoint->config.n_positions, wanted = v->o->context ? v->o->context : CONTEXT_DEFAULT;
     double scaled = rope->factor > 1 ? (double)rope->original * rope->factor : 0;
+    if (has_window(v->o))
+        return POME_LM_WINDOW_CONTEXT;
     if (limit > 0 && scaled > (double)limit && scaled < 1e12)
         limit = (int64_t)scaled;
-    if (limit > 0 && v->o->context > limit) {
+    if (limit > 0 && wanted > limit) {
         pome_log(POME_LOG_INFO, "the model is made for %" PRId64 " positions: that is the context", limit);
         return limit;
     }
-    return v->o->context;
+    return wanted;
+}
+
+/* ---- planning ---- */
+
+static pome_status list_parts(conversion *v, const char *out, pome_error *err)
+{
+    const pome_lm_graph *g = &v->graph;
+    int64_t n = v->o->n_chunks;
+    if (n > g->config->n_layers)
+        return pome_fail(err, POME_ERR_ARG, "%" PRId64 " layers cannot make %" PRId64 " chunks", g->config->n_layers, n);
+    v->n_parts = n == 0 ? 1 : (uint32_t)n + 2 + (has_window(v->o) ? 2 : 0);
+    v->parts = POME_NEW_ARRAY(v->checkpoint->arena, pome_convert_part, v->n_parts);
+    if (!v->parts)
+        return pome_fail_nomem(err, 0, "the parts");
+    memset(v->parts, 0, v->n_parts * sizeof *v->parts);
+    for (uint32_t i = 0; i < v->n_parts; i++)
+        v->parts[i].graph = *g;
+    return n == 0 ? POME_OK : pome_chunks_list(v->parts, n, out, v->checkpoint->arena, err);
 }
 
 static void fill_report(conversion *v)
@@ -124,46 +170,51 @@ static void fill_report(conversion *v)
     const pome_checkpoint *c = v->checkpoint;
     pome_convert_report *r = &v->report;
     snprintf(r->architecture, sizeof r->architecture, "%s", c->config.architecture);
-    r->weights_bytes = v->plan.layout.end;
     r->source_bytes = c->source_bytes;
     r->n_layers = c->config.n_layers;
     r->context = v->graph.context;
     r->n_vocab = c->n_vocab;
     r->is_tied = !c->has_head;
-    for (uint32_t i = 0; i < v->plan.n_jobs; i++) {
-        const pome_weight_job *job = &v->plan.jobs[i];
-        r->n_tensors += job->table == NULL;
-        r->n_parameters += job->table ? 0 : (uint64_t)job->weight.n_rows * (uint64_t)job->weight.n_cols;
+    r->n_packages = v->n_parts;
+    for (uint32_t k = 0; k < v->n_parts; k++) {
+        const pome_weight_plan *plan = &v->parts[k].plan;
+        r->weights_bytes += plan->n_jobs ? plan->layout.end : 0;
+        for (uint32_t i = 0; i < plan->n_jobs; i++) {
+            const pome_weight_job *job = &plan->jobs[i];
+            r->n_tensors += job->table == NULL;
+            r->n_parameters += job->table ? 0 : (uint64_t)job->weight.n_rows * (uint64_t)job->weight.n_cols;
+        }
     }
 }
 
-static pome_status plan_all(conversion *v, const char *source, pome_error *err)
+static pome_status plan_all(conversion *v, const char *out, pome_error *err)
 {
-    pome_model_info info;
-    POME_TRY(pome_checkpoint_open(&v->checkpoint, source, err));
-    v->program = pome_program_create(0);
-    if (!v->program)
-        return pome_fail_nomem(err, 0, "the program");
-    v->plan.arena = v->program->arena;
+    POME_TRY(pome_checkpoint_open(&v->checkpoint, v->source, err));
     v->graph = (pome_lm_graph){.checkpoint = v->checkpoint, .config = &v->checkpoint->config, .context = context_of(v),
                                .opset = is_before_ios18(v->o) ? POME_OPSET_IOS16 : POME_OPSET_IOS18,
                                .real = v->o->precision == POME_PRECISION_FP32 ? POME_DTYPE_F32 : POME_DTYPE_F16,
-                               .cache = cache_of(v->o), .n_layers = v->checkpoint->config.n_layers,
-                               .snake_names = v->o->snake_names, .plan = &v->plan, .program = v->program};
+                               .cache = cache_of(v->o), .has_window = has_window(v->o), .name = v->o->name,
+                               .n_layers = v->checkpoint->config.n_layers, .snake_names = v->o->snake_names};
+    if (has_window(v->o))
+        POME_TRY(pome_lm_window_check(v->graph.config, err));
     POME_TRY(set_wishes(&v->graph, v->o, err));
-    POME_TRY(pome_lm_graph_build(&v->graph, err));
-    pome_encoding_wish_describe(v->report.quantize, sizeof v->report.quantize, &v->graph.wish,
-                                v->graph.real);
-    POME_TRY(pome_lm_graph_describe(&v->graph, v->report.quantize, &info, err));
+    POME_TRY(list_parts(v, out, err));
+    pome_encoding_wish_describe(v->report.quantize, sizeof v->report.quantize, &v->graph.wish, v->graph.real);
+    for (; v->n_planned < v->n_parts; v->n_planned++)
+        POME_TRY(pome_convert_part_plan(&v->parts[v->n_planned], v->report.quantize, err));
     fill_report(v);
-    return pome_program_save(&v->model, &v->model_len, v->program, &info, err);
+    return POME_OK;
 }
 
-/* Equal for equal results: the model file says what goes where, the source what is in it. */
+/* ---- writing ---- */
+
+/* Equal for equal results: the model files say what goes where, the source what is in it. */
 static uint64_t fingerprint_of(const conversion *v)
 {
     const pome_checkpoint *c = v->checkpoint;
-    uint64_t h = pome_hash_bytes(POME_HASH_START, v->model, v->model_len);
+    uint64_t h = POME_HASH_START;
+    for (uint32_t i = 0; i < v->n_parts; i++)
+        h = pome_hash_bytes(h, v->parts[i].model, v->parts[i].model_len);
     h = pome_hash_bytes(h, &c->source_bytes, sizeof c->source_bytes);
     if (c->gguf.mapping)
         h = pome_hash_file_time(h, pome_mapping_path(c->gguf.mapping));
@@ -173,59 +224,78 @@ static uint64_t fingerprint_of(const conversion *v)
     return pome_hash_bytes(h, how, sizeof how);
 }
 
-/* ---- writing ---- */
-
-static pome_status write_jobs(conversion *v, const pome_blob_writer *w, pome_journal *journal, pome_error *err)
+static uint64_t bytes_needed(const conversion *v)
 {
-    pome_weight_writing to = {.writer = w, .progress = v->o->progress, .progress_arg = v->o->progress_arg,
-                              .total_bytes = v->plan.source_bytes, .worst = {.steps = journal->worst_steps}};
-    pome_status status = POME_OK;
-    for (uint32_t i = 0; i < journal->n_done; i++)
-        if (!v->plan.jobs[i].table)
-            to.done_bytes += (uint64_t)v->plan.jobs[i].weight.n_rows * v->plan.jobs[i].weight.row_bytes;
-    POME_TRY(pome_pool_create(&to.pool, 0, err));
-    for (uint32_t i = journal->n_done; i < v->plan.n_jobs && status == POME_OK; i++) {
-        status = pome_weight_job_write(&v->plan.jobs[i], &to, err);
-        if (status == POME_OK)
-            status = pome_journal_note(journal, i + 1, to.worst.steps, err);
-    }
-    pome_pool_destroy(&to.pool);
-    v->report.worst_steps = to.worst.steps;
-    v->report.beyond_steps = to.worst.beyond;
-    return status;
+    uint64_t sum = OTHER_BYTES;
+    for (uint32_t i = 0; i < v->n_parts; i++)
+        sum += v->parts[i].plan.layout.end + v->parts[i].model_len;
+    return sum;
 }
 
-static pome_status write_weights(conversion *v, pome_error *err)
+static pome_status carry_tokenizer(conversion *v, pome_error *err)
 {
-    pome_blob_writer w = {.fd = -1};
+    v->has_output = true;
+    POME_TRY(pome_carry_tokenizer(&v->output, v->checkpoint, v->report.tokenizer, sizeof v->report.tokenizer, err));
+    if (!v->report.tokenizer[0])
+        pome_log(POME_LOG_WARN, "%s has no tokenizer: the package runs with token ids only", v->source);
+    return POME_OK;
+}
+
+static pome_status write_package(conversion *v, const char *out, pome_weight_writing *to, pome_error *err)
+{
+    POME_TRY(pome_mlpackage_writer_open(&v->output, out, bytes_needed(v), v->o->force, v->o->resume, v->checkpoint->arena,
+                                        err));
+    POME_TRY(carry_tokenizer(v, err));
+    return pome_convert_part_write(&v->parts[0], &v->output, fingerprint_of(v), v->o->resume, to, err);
+}
+
+/* One package of a set, made in the set's work folder as it would be elsewhere. */
+static pome_status write_part(const conversion *v, const pome_convert_part *part, uint64_t fingerprint,
+                              pome_weight_writing *to, pome_error *err)
+{
+    pome_arena *arena = v->checkpoint->arena;
+    pome_mlpackage_writer package;
+    const char *path = pome_arena_printf(arena, "%s/%s.mlpackage", v->output.work_path, part->name);
+    if (!path)
+        return pome_fail_nomem(err, 0, "a path");
+    POME_TRY(pome_mlpackage_writer_open(&package, path, 0, true, true, arena, err));
+    POME_TRY(pome_convert_part_write(part, &package, fingerprint, true, to, err));
+    return pome_mlpackage_writer_commit(&package, err);
+}
+
+static pome_status write_set(conversion *v, const char *out, pome_weight_writing *to, pome_error *err)
+{
     pome_journal journal = {.fd = -1};
-    POME_TRY(pome_journal_open(&journal, v->package.journal_path, fingerprint_of(v), v->plan.n_jobs, v->o->resume, err));
-    bool goes_on = journal.n_done > 0;
-    pome_status status = POME_OK;
-    if (!goes_on) /* before the weight file is emptied */
-        status = pome_journal_note(&journal, 0, 0, err);
+    uint64_t fingerprint = fingerprint_of(v);
+    pome_status status = pome_chunks_open(&v->output, &journal, out, bytes_needed(v), fingerprint, v->n_parts, v->o,
+                                          v->checkpoint->arena, err);
     if (status == POME_OK)
-        status = pome_blob_writer_open(&w, v->package.weights_path, &v->plan.layout, goes_on, err);
-    if (status == POME_OK)
-        status = write_jobs(v, &w, &journal, err);
-    if (status == POME_OK)
-        status = pome_blob_writer_close(&w, err);
-    pome_blob_writer_abandon(&w);
+        status = carry_tokenizer(v, err);
+    to->worst.steps = journal.worst_steps;
+    for (uint32_t i = 0; i < v->n_parts && status == POME_OK; i++) {
+        if (i < journal.n_done) {
+            pome_convert_part_skip(&v->parts[i], to);
+            continue;
+        }
+        status = write_part(v, &v->parts[i], fingerprint, to, err);
+        if (status == POME_OK)
+            status = pome_journal_note(&journal, i + 1, to->worst.steps, err);
+    }
     pome_journal_close(&journal);
     return status;
 }
 
-static pome_status write_all(conversion *v, const char *source, const char *out, pome_error *err)
+static pome_status write_all(conversion *v, const char *out, pome_error *err)
 {
-    uint64_t needed = v->plan.layout.end + v->model_len + OTHER_BYTES;
-    POME_TRY(pome_mlpackage_writer_open(&v->package, out, needed, v->o->force, v->o->resume, v->checkpoint->arena, err));
-    v->has_package = true;
-    POME_TRY(pome_carry_tokenizer(&v->package, v->checkpoint, v->report.tokenizer, sizeof v->report.tokenizer, err));
-    if (!v->report.tokenizer[0])
-        pome_log(POME_LOG_WARN, "%s has no tokenizer: the package runs with token ids only", source);
-    POME_TRY(write_weights(v, err));
-    POME_TRY(pome_mlpackage_writer_finish_model(&v->package, (pome_bytes){v->model, v->model_len}, true, err));
-    return pome_mlpackage_writer_commit(&v->package, err);
+    pome_weight_writing to = {.progress = v->o->progress, .progress_arg = v->o->progress_arg};
+    for (uint32_t i = 0; i < v->n_parts; i++)
+        to.total_bytes += v->parts[i].plan.source_bytes;
+    POME_TRY(pome_pool_create(&to.pool, 0, err));
+    pome_status status = v->o->n_chunks ? write_set(v, out, &to, err) : write_package(v, out, &to, err);
+    pome_pool_destroy(&to.pool);
+    v->report.worst_steps = to.worst.steps;
+    v->report.beyond_steps = to.worst.beyond;
+    return status == POME_OK ? pome_mlpackage_writer_commit(&v->output, err) : status;
 }
 
 pome_status pome_convert(const char *source, const char *out, const pome_convert_opts *opts, pome_convert_report *report,
@@ -233,20 +303,20 @@ pome_status pome_convert(const char *source, const char *out, const pome_convert
 {
     pome_convert_opts defaults;
     pome_convert_opts_default(&defaults);
-    conversion v = {.o = opts ? opts : &defaults};
+    conversion v = {.o = opts ? opts : &defaults, .source = source};
     POME_TRY(check_options(v.o, out, err));
     if (!v.o->dry_run && !v.o->force && pome_path_exists(out))
         return pome_fail(err, POME_ERR_ARG, "%s exists: choose another name, or --force replaces it", out);
-    pome_status status = plan_all(&v, source, err);
+    pome_status status = plan_all(&v, out, err);
     if (status == POME_OK && !v.o->dry_run)
-        status = write_all(&v, source, out, err);
+        status = write_all(&v, out, err);
     /* What was stopped on request may be resumed, and what was once resumed is worth keeping. */
-    if (status != POME_OK && status != POME_ERR_CANCELLED && v.has_package && !v.o->resume)
-        pome_mlpackage_writer_discard(&v.package);
+    if (status != POME_OK && status != POME_ERR_CANCELLED && v.has_output && !v.o->resume)
+        pome_mlpackage_writer_discard(&v.output);
     if (status == POME_OK && report)
         *report = v.report;
-    free(v.model);
-    pome_program_destroy(&v.program);
+    for (uint32_t i = 0; i < v.n_parts && v.parts; i++)
+        pome_convert_part_destroy(&v.parts[i]);
     pome_checkpoint_close(&v.checkpoint);
     return status;
 }

@@ -47,6 +47,18 @@ pome_value *pome_graph_input(pome_graph *g, const char *name, pome_type_kind kin
     return v;
 }
 
+void pome_graph_rename(pome_graph *g, pome_value *value, const char *name)
+{
+    const char *kept = value ? pome_arena_strndup(g->fn->arena, name, strlen(name)) : NULL;
+    if (!kept || !pome_strmap_set(&g->names, pome_str_of(kept), value)) {
+        g->failed = true;
+        return;
+    }
+    value->name = kept;
+    if (value->def)
+        value->def->name = kept;
+}
+
 void pome_graph_output(pome_graph *g, pome_value *value)
 {
     if (!value || !append(g->fn->arena, &g->fn->body->outputs, &g->fn->body->n_outputs, value))
@@ -210,21 +222,27 @@ pome_value *pome_graph_transpose(pome_graph *g, const char *name, pome_value *x,
     return pome_graph_add(g, POME_OP_transpose, name, POME_ARGS({P_transpose_x, x}, {P_transpose_perm, perm}));
 }
 
-pome_value *pome_graph_slice_last(pome_graph *g, const char *name, pome_value *x, int32_t rank, int32_t begin,
-                                  int32_t end)
+pome_value *pome_graph_slice(pome_graph *g, const char *name, pome_value *x, int32_t rank, int32_t axis, int32_t begin,
+                             int32_t end)
 {
     int32_t from[POME_MAX_RANK] = {0}, to[POME_MAX_RANK] = {0};
     bool open[POME_MAX_RANK] = {0};
-    for (int32_t i = 0; i + 1 < rank; i++)
-        open[i] = true;
-    from[rank - 1] = begin;
-    to[rank - 1] = end;
+    for (int32_t i = 0; i < rank; i++)
+        open[i] = i != axis;
+    from[axis] = begin;
+    to[axis] = end;
     size_t n = (size_t)rank;
     pome_value *mask = pome_graph_bools(g, n, open);
     return pome_graph_add(g, POME_OP_slice_by_index, name,
                           POME_ARGS({P_slice_by_index_x, x}, {P_slice_by_index_begin, pome_graph_ints(g, n, from)},
                                     {P_slice_by_index_end, pome_graph_ints(g, n, to)},
                                     {P_slice_by_index_begin_mask, mask}, {P_slice_by_index_end_mask, mask}));
+}
+
+pome_value *pome_graph_slice_last(pome_graph *g, const char *name, pome_value *x, int32_t rank, int32_t begin,
+                                  int32_t end)
+{
+    return pome_graph_slice(g, name, x, rank, rank - 1, begin, end);
 }
 
 pome_value *pome_graph_concat(pome_graph *g, const char *name, int32_t axis, size_t n, pome_value *const *values)

@@ -25,6 +25,8 @@ typedef struct pome_graph_arg {
 bool pome_graph_init(pome_graph *g, pome_program *program, const char *function, pome_opset opset, pome_dtype real);
 pome_value *pome_graph_input(pome_graph *g, const char *name, pome_type_kind kind, pome_dtype dtype, int32_t rank,
                              const int64_t *dim /* -1: any size */);
+/* Gives a value, and the operator whose first output it is, another name, which nothing has yet. */
+void pome_graph_rename(pome_graph *g, pome_value *value, const char *name);
 void pome_graph_output(pome_graph *g, pome_value *value);
 
 /* Adds an operator; gives its first output (its only one but for split), or NULL if it has none. */
@@ -58,6 +60,9 @@ pome_value *pome_graph_transpose(pome_graph *g, const char *name, pome_value *x,
 /* x[..., begin:end] along the last of `rank` axes. */
 pome_value *pome_graph_slice_last(pome_graph *g, const char *name, pome_value *x, int32_t rank, int32_t begin,
                                   int32_t end);
+/* x[begin:end] along one axis. */
+pome_value *pome_graph_slice(pome_graph *g, const char *name, pome_value *x, int32_t rank, int32_t axis, int32_t begin,
+                             int32_t end);
 pome_value *pome_graph_concat(pome_graph *g, const char *name, int32_t axis, size_t n, pome_value *const *values);
 /* Size of an axis as an int32 vector [1]. */
 pome_value *pome_graph_size(pome_graph *g, const char *name, pome_value *x, int32_t axis);

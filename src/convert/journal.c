@@ -34,6 +34,7 @@ pome_status pome_journal_open(pome_journal *out, const char *path, uint64_t fing
     if (j.fd < 0)
         return pome_fail(err, POME_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
     if (resume && pread(j.fd, &r, sizeof r, 0) == (ssize_t)sizeof r && r.fingerprint == fingerprint && r.n_done <= n_jobs) {
+        j.goes_on = true;
         j.n_done = (uint32_t)r.n_done;
         j.worst_steps = r.worst_steps;
     }

@@ -11,6 +11,7 @@ typedef struct pome_journal {
     int fd; /* -1: closed */
     const char *path; /* borrowed */
     uint64_t fingerprint; /* of what is converted and how; 0 is none */
+    bool goes_on;         /* the file was there, of the same fingerprint */
     uint32_t n_done;      /* jobs that are written */
     double worst_steps;   /* of these */
 } pome_journal;

@@ -219,7 +219,7 @@ pome_value *pome_lm_attention(pome_lm_graph *b, pome_value *x, int64_t layer)
 
 /* ---- MLP ---- */
 
-static pome_value *activate(pome_lm_graph *b, const char *name, pome_value *x)
+pome_value *pome_lm_activate(pome_lm_graph *b, const char *name, pome_value *x)
 {
     pome_graph *g = &b->g;
     switch (b->config->activation) {
@@ -237,10 +237,10 @@ pome_value *pome_lm_mlp(pome_lm_graph *b, pome_value *x, int64_t layer)
 {
     pome_value *y;
     if (pome_lm_config_has(b->config, POME_PART_GATE)) {
-        y = activate(b, "gate_active", pome_lm_linear(b, "gate", x, POME_PART_GATE, layer));
+        y = pome_lm_activate(b, "gate_active", pome_lm_linear(b, "gate", x, POME_PART_GATE, layer));
         y = pome_graph_mul(&b->g, "gated", y, pome_lm_linear(b, "up", x, POME_PART_UP, layer));
     } else {
-        y = activate(b, "up_active", pome_lm_linear(b, "up", x, POME_PART_UP, layer));
+        y = pome_lm_activate(b, "up_active", pome_lm_linear(b, "up", x, POME_PART_UP, layer));
     }
     return pome_lm_linear(b, "down", y, POME_PART_DOWN, layer);
 }

@@ -4,6 +4,8 @@
 
 #include "convert/lm_graph.h"
 
+/* Rows of the embedding for b->ids; *table: the matrix. */
+pome_value *pome_lm_embed(pome_lm_graph *b, pome_value **table);
 /* A constant for a part's weight; NULL where there is none (a missing bias is no failure). */
 pome_value *pome_lm_weight(pome_lm_graph *b, pome_part part, int64_t layer, const char *name,
                            const pome_encoding_wish *wish);
@@ -17,6 +19,7 @@ pome_value *pome_lm_linear(pome_lm_graph *b, const char *name, pome_value *x, po
 /* Attention of a layer with its cache; x is normalized. */
 pome_value *pome_lm_attention(pome_lm_graph *b, pome_value *x, int64_t layer);
 /* down(active(gate(x)) * up(x)), or down(active(up(x))) in families without a gate. */
+pome_value *pome_lm_activate(pome_lm_graph *b, const char *name, pome_value *x);
 pome_value *pome_lm_mlp(pome_lm_graph *b, pome_value *x, int64_t layer);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "convert/lm_features.h"
+
 /* States per kind: of keys, or of values. */
 static int64_t n_states(const pome_lm_graph *b)
 {
@@ -43,7 +45,7 @@ void pome_lm_cache_make(pome_lm_graph *b)
                 g->failed = true;
             else
                 (is_value ? b->value_states : b->key_states)[i] =
-                    pome_graph_input(g, name, POME_TYPE_STATE, POME_DTYPE_F16, rank, shape);
+                    pome_lm_state(b, name, rank, shape);
         }
 }
 
@@ -140,22 +142,4 @@ pome_value *pome_lm_cached_keys(pome_lm_graph *b, pome_value *rows, int64_t laye
 pome_value *pome_lm_cached_values(pome_lm_graph *b, pome_value *rows, int64_t layer)
 {
     return through_state(b, "v", b->value_states, &b->values, rows, layer);
-}
-
-pome_status pome_lm_cache_describe(const pome_lm_graph *b, pome_function_info *fn, pome_error *err)
-{
-    int64_t shape[5], n = n_states(b);
-    pome_feature *f = POME_NEW_ARRAY(b->program->arena, pome_feature, (size_t)n * 2 + 1);
-    if (!f)
-        return pome_fail_nomem(err, 0, "the description");
-    for (int64_t i = 0; i < 2 * n; i++) {
-        int32_t rank = shape_of(b, i / 2, shape);
-        f[i] = (pome_feature){.name = name_of(b, i % 2 != 0, i / 2), .dtype = POME_DTYPE_F16, .rank = rank};
-        memcpy(f[i].shape, shape, (size_t)rank * sizeof *shape);
-        if (!f[i].name)
-            return pome_fail_nomem(err, 0, "the description");
-    }
-    fn->n_states = (uint32_t)(2 * n);
-    fn->states = f;
-    return POME_OK;
 }

@@ -12,7 +12,5 @@ void pome_lm_cache_read(pome_lm_graph *b);
  * Without a cache these are the rows. */
 pome_value *pome_lm_cached_keys(pome_lm_graph *b, pome_value *rows, int64_t layer);
 pome_value *pome_lm_cached_values(pome_lm_graph *b, pome_value *rows, int64_t layer);
-/* Adds the states to the function's description. */
-pome_status pome_lm_cache_describe(const pome_lm_graph *b, pome_function_info *fn, pome_error *err);
 
 #endif

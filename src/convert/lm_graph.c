@@ -4,7 +4,9 @@
 #include <stdio.h>
 
 #include "convert/lm_blocks.h"
+#include "convert/lm_features.h"
 #include "convert/lm_inputs.h"
+#include "convert/lm_window.h"
 
 static pome_status no_memory(pome_error *err)
 {
@@ -23,7 +25,7 @@ static pome_value *add_positions(pome_lm_graph *b, pome_value *x)
                            pome_lm_rows_of_call(b, "positions", table, b->config->hidden));
 }
 
-static pome_value *embed(pome_lm_graph *b, pome_value **table)
+pome_value *pome_lm_embed(pome_lm_graph *b, pome_value **table)
 {
     pome_graph *g = &b->g;
     *table = pome_lm_weight(b, POME_PART_EMBEDDING, 0, "embed_weight", &b->embedding_wish);
@@ -62,35 +64,51 @@ static void make_head(pome_lm_graph *b, pome_value *x, pome_value *table)
     if (b->checkpoint->has_head) {
         weight = pome_lm_weight(b, POME_PART_HEAD, 0, "head_weight", &b->head_wish);
         bias = pome_lm_bias(b, POME_PART_HEAD, 0, "head_bias");
+    } else if (!table) {
+        weight = pome_lm_weight(b, POME_PART_EMBEDDING, 0, "head_weight", &b->embedding_wish);
     }
     double cap = b->config->logit_cap;
     const pome_graph_arg args[] = {{P_linear_x, x}, {P_linear_weight, weight}, {P_linear_bias, bias}};
-    pome_value *logits = pome_graph_add(g, POME_OP_linear, cap > 0 ? "logits_raw" : "logits", bias ? 3 : 2, args);
+    pome_value *logits = pome_graph_add(g, POME_OP_linear, "logits_raw", bias ? 3 : 2, args);
     if (cap > 0) {
         logits = pome_graph_mul(g, "logits_scaled", logits, pome_graph_real(g, 1 / cap));
         logits = pome_graph_add(g, POME_OP_tanh, "logits_tanh", POME_ARGS({P_tanh_x, logits}));
-        logits = pome_graph_mul(g, "logits", logits, pome_graph_real(g, cap));
+        logits = pome_graph_mul(g, "logits_capped", logits, pome_graph_real(g, cap));
     }
-    pome_graph_output(g, logits);
+    pome_lm_output(b, logits, "logits", b->real, -1, NULL);
+}
+
+static void build_program(pome_lm_graph *b)
+{
+    pome_value *table = NULL, *x;
+    pome_lm_inputs_make(b);
+    pome_lm_inputs_share(b);
+    x = b->x ? b->x : pome_lm_embed(b, &table);
+    for (int64_t i = 0; i < b->n_layers; i++)
+        x = layer_of(b, x, b->first_layer + i);
+    switch (b->role) {
+    case POME_LM_FIRST:
+        pome_lm_output(b, x, "x", b->real, -1, NULL);
+        pome_lm_inputs_pass_on(b);
+        return;
+    case POME_LM_GROUP: pome_lm_output(b, x, "new_x", b->real, -1, NULL); return;
+    default: make_head(b, x, table);
+    }
 }
 
 pome_status pome_lm_graph_build(pome_lm_graph *b, pome_error *err)
 {
     b->err = err;
     b->status = POME_OK;
-    pome_value *table = NULL;
     if (!pome_graph_init(&b->g, b->program, "main", b->opset, b->real))
         return no_memory(err);
-    pome_lm_inputs_make(b);
-    pome_lm_inputs_share(b);
-    pome_value *x = embed(b, &table);
-    for (int64_t i = 0; i < b->n_layers; i++)
-        x = layer_of(b, x, b->first_layer + i);
-    make_head(b, x, table);
+    if (b->has_window)
+        pome_lm_window_build(b);
+    else
+        build_program(b);
     if (b->status != POME_OK)
         return b->status;
     if (b->g.failed)
         return no_memory(err);
     return pome_program_verify(b->program, err);
 }
-

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "convert/lm_cache.h"
+#include "convert/lm_features.h"
 
 static pome_status no_memory(pome_error *err)
 {
@@ -19,11 +20,23 @@ const char *const *pome_lm_graph_names(const pome_lm_graph *b)
     return b->snake_names ? snake : apple;
 }
 
+static bool has_local_rope(const pome_lm_config *c)
+{
+    return c->window > 0 && c->local_rope.dim > 0;
+}
+
+/* Columns of cos and sin as they go from the first program of a set to the others: those of layers with a window, where
+ * they differ, follow the others. */
+static int64_t rotary_columns(const pome_lm_config *c)
+{
+    return c->rope.dim + (has_local_rope(c) ? c->local_rope.dim : 0);
+}
+
 /* Where the call is: as many rows as ids, the last of which is the mask's last column; without a cache all of them. */
 static void make_positions(pome_lm_graph *b)
 {
     pome_graph *g = &b->g;
-    b->n_new = pome_graph_size(g, "n_new", b->ids, 1);
+    b->n_new = pome_graph_size(g, "n_new", b->role == POME_LM_GROUP ? b->x : b->ids, 1);
     if (b->cache == POME_LM_CACHE_NONE) {
         b->begin = POME_INTS(g, 0);
         b->end = b->n_new;
@@ -33,17 +46,38 @@ static void make_positions(pome_lm_graph *b)
     b->begin = pome_graph_add(g, POME_OP_sub, "begin", POME_ARGS({P_sub_x, b->end}, {P_sub_y, b->n_new}));
 }
 
+static void make_middle_inputs(pome_lm_graph *b)
+{
+    const int64_t hidden = b->config->hidden, columns = rotary_columns(b->config);
+    const pome_axis_range any = {1, b->context};
+    b->x = pome_lm_input(b, "x", b->real, 3, (const pome_axis_range[]){{1, 1}, any, {hidden, hidden}});
+    if (b->role == POME_LM_LAST)
+        return;
+    if (columns > 0) {
+        b->cos = pome_lm_input(b, "cos", b->real, 2, (const pome_axis_range[]){any, {columns, columns}});
+        b->sin = pome_lm_input(b, "sin", b->real, 2, (const pome_axis_range[]){any, {columns, columns}});
+    }
+    b->mask = pome_lm_input(b, "mask", b->real, 4, (const pome_axis_range[]){{1, 1}, {1, 1}, any, any});
+}
+
 void pome_lm_inputs_make(pome_lm_graph *b)
 {
-    pome_graph *g = &b->g;
     const char *const *n = pome_lm_graph_names(b);
-    b->ids = pome_graph_input(g, n[0], POME_TYPE_TENSOR, POME_DTYPE_I32, 2, (const int64_t[]){1, -1});
-    if (b->cache != POME_LM_CACHE_NONE) {
-        b->mask = pome_graph_input(g, n[1], POME_TYPE_TENSOR, POME_DTYPE_F16, 4, (const int64_t[]){1, 1, -1, -1});
-        pome_lm_cache_make(b);
+    const pome_axis_range any = {1, b->context};
+    bool has_cache = b->cache != POME_LM_CACHE_NONE;
+    if (b->role == POME_LM_GROUP || b->role == POME_LM_LAST) {
+        make_middle_inputs(b);
+    } else {
+        b->ids = pome_lm_input(b, n[0], POME_DTYPE_I32, 2, (const pome_axis_range[]){{1, 1}, any});
+        if (has_cache)
+            b->mask = pome_lm_input(b, n[1], POME_DTYPE_F16, 4, (const pome_axis_range[]){{1, 1}, {1, 1}, any, any});
     }
+    if (b->role == POME_LM_LAST)
+        return;
+    if (has_cache && b->role != POME_LM_FIRST)
+        pome_lm_cache_make(b);
     make_positions(b);
-    if (b->cache != POME_LM_CACHE_NONE)
+    if (has_cache && b->role != POME_LM_FIRST)
         pome_lm_cache_read(b);
 }
 
@@ -90,16 +124,10 @@ static void make_rotary(pome_lm_graph *b, const char *stem, const pome_rope *rop
     snprintf(text, sizeof text, "%ssin_table", stem);
     pome_value *sin_table = pome_weight_plan_add_table(b->plan, g, text, s, n, dim, &b->status, b->err);
     free(c);
-    snprintf(text, sizeof text, "%srotary_from", stem);
-    pome_value *from = b->cache == POME_LM_CACHE_NONE
-                           ? POME_INTS(g, 0, 0)
-                           : pome_graph_concat(g, text, 0, 2, (pome_value *const[]){b->begin, POME_INTS(g, 0)});
-    snprintf(text, sizeof text, "%srotary_to", stem);
-    pome_value *to = pome_graph_concat(g, text, 0, 2, (pome_value *const[]){b->end, POME_INTS(g, (int32_t)dim)});
-    snprintf(text, sizeof text, "%scos", stem);
-    *cos = rows_of(b, text, cos_table, from, to);
-    snprintf(text, sizeof text, "%ssin", stem);
-    *sin = rows_of(b, text, sin_table, from, to);
+    snprintf(text, sizeof text, "%scos_rows", stem);
+    *cos = pome_lm_rows_of_call(b, text, cos_table, dim);
+    snprintf(text, sizeof text, "%ssin_rows", stem);
+    *sin = pome_lm_rows_of_call(b, text, sin_table, dim);
 }
 
 /* ---- masks ---- */
@@ -143,13 +171,21 @@ static pome_value *hide(pome_lm_graph *b, const char *name, pome_value *is_hidde
     return pome_graph_mul(g, name, one, pome_graph_real(g, -32752));
 }
 
+static bool has_local_layer(const pome_lm_graph *b)
+{
+    for (int64_t i = 0; i < b->n_layers; i++)
+        if (pome_lm_config_layer(b->config, b->first_layer + i).is_local)
+            return true;
+    return false;
+}
+
 /* Without a cache the causal mask is the program's own. Layers that see a window of rows add to the mask what is too
  * far back; a context within the window needs none. */
 static void make_masks(pome_lm_graph *b)
 {
     pome_graph *g = &b->g;
     int64_t window = b->config->window;
-    bool has_window = window > 0 && b->context > window, is_causal = b->cache == POME_LM_CACHE_NONE;
+    bool has_window = window > 0 && b->context > window && has_local_layer(b), is_causal = b->cache == POME_LM_CACHE_NONE;
     if (!has_window && !is_causal)
         return;
     pome_value *back = make_distances(b);
@@ -167,11 +203,52 @@ static void make_masks(pome_lm_graph *b)
                                    POME_ARGS({P_minimum_x, b->mask}, {P_minimum_y, far}));
 }
 
-void pome_lm_inputs_share(pome_lm_graph *b)
+static void make_tables(pome_lm_graph *b)
 {
     if (b->config->rope.dim > 0)
         make_rotary(b, "", &b->config->rope, &b->cos, &b->sin);
-    if (b->config->window > 0 && b->config->local_rope.dim > 0)
+    if (has_local_rope(b->config))
         make_rotary(b, "local_", &b->config->local_rope, &b->local_cos, &b->local_sin);
-    make_masks(b);
+}
+
+/* Takes cos and sin apart, see rotary_columns. */
+static void split_tables(pome_lm_graph *b)
+{
+    pome_graph *g = &b->g;
+    int32_t dim = (int32_t)b->config->rope.dim, columns = (int32_t)rotary_columns(b->config);
+    pome_value *cos = b->cos, *sin = b->sin;
+    if (columns == dim)
+        return;
+    b->cos = pome_graph_slice_last(g, "global_cos", cos, 2, 0, dim);
+    b->sin = pome_graph_slice_last(g, "global_sin", sin, 2, 0, dim);
+    b->local_cos = pome_graph_slice_last(g, "local_cos", cos, 2, dim, columns);
+    b->local_sin = pome_graph_slice_last(g, "local_sin", sin, 2, dim, columns);
+}
+
+void pome_lm_inputs_share(pome_lm_graph *b)
+{
+    if (b->role == POME_LM_LAST)
+        return;
+    if (b->role == POME_LM_GROUP)
+        split_tables(b);
+    else
+        make_tables(b);
+    if (b->role != POME_LM_FIRST)
+        make_masks(b);
+}
+
+static pome_value *joined(pome_lm_graph *b, const char *name, pome_value *table, pome_value *local)
+{
+    return local ? pome_graph_concat(&b->g, name, -1, 2, (pome_value *const[]){table, local}) : table;
+}
+
+void pome_lm_inputs_pass_on(pome_lm_graph *b)
+{
+    pome_graph *g = &b->g;
+    if (b->cos) {
+        pome_lm_output(b, joined(b, "all_cos", b->cos, b->local_cos), "cos", b->real, -1, NULL);
+        pome_lm_output(b, joined(b, "all_sin", b->sin, b->local_sin), "sin", b->real, -1, NULL);
+    }
+    pome_lm_output(b, pome_graph_add(g, POME_OP_identity, "mask_out", POME_ARGS({P_identity_x, b->mask})), "mask", b->real,
+                   -1, NULL);
 }

@@ -9,6 +9,7 @@ typedef struct pome_weight {
     const char *name;  /* in the source's spelling */
     int64_t n_rows, n_cols; /* a vector is one row */
     int32_t rank;      /* 1 or 2 */
+    int32_t unit_axes; /* axes of 1 that follow in the package: [out, in, 1, 1] for a convolution */
     const uint8_t *data;
     size_t row_bytes;
     size_t column_step; /* bytes from one element of a row to the next, of a matrix stored by columns; 0: by rows */

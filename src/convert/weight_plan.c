@@ -148,23 +148,32 @@ static void choose_form(pome_weight_job *job, const pome_graph *g, const pome_en
         job->form = POME_FORM_HALF;
 }
 
+/* A shape followed by the weight's axes of 1; gives the rank. */
+static int32_t with_units(const pome_weight_job *job, int64_t *dim, int32_t rank)
+{
+    for (int32_t i = 0; i < job->weight.unit_axes; i++)
+        dim[rank++] = 1;
+    return rank;
+}
+
 static pome_value *dense_value(pome_graph *g, const char *name, const pome_weight_job *job)
 {
-    const int64_t dim[2] = {job->weight.n_rows, job->weight.n_cols};
-    bool is_vector = job->weight.rank == 1;
-    return pome_graph_blob(g, name, g->real, is_vector ? 1 : 2, is_vector ? dim + 1 : dim, job->data.record_offset);
+    int64_t dim[POME_MAX_RANK] = {job->weight.n_rows, job->weight.n_cols};
+    int32_t rank = with_units(job, dim, 2), is_vector = job->weight.rank == 1;
+    return pome_graph_blob(g, name, g->real, rank - is_vector, dim + is_vector, job->data.record_offset);
 }
 
 /* The form of iOS 16: a scale for each row. */
 static pome_value *affine_value(pome_graph *g, const char *name, const pome_weight_job *job)
 {
-    const int64_t dim[2] = {job->weight.n_rows, job->weight.n_cols};
+    int64_t dim[POME_MAX_RANK] = {job->weight.n_rows, job->weight.n_cols};
+    int32_t rank = with_units(job, dim, 2);
     pome_value *zero = job->offset.n_elements ? pome_graph_blob(g, "", job->code, 1, dim, job->offset.record_offset)
                                               : pome_graph_int8(g, 0);
     return pome_graph_add(
         g, POME_OP_constexpr_affine_dequantize, name,
         POME_ARGS({P_constexpr_affine_dequantize_quantized_data,
-                   pome_graph_blob(g, "", job->code, 2, dim, job->data.record_offset)},
+                   pome_graph_blob(g, "", job->code, rank, dim, job->data.record_offset)},
                   {P_constexpr_affine_dequantize_zero_point, zero},
                   {P_constexpr_affine_dequantize_scale,
                    pome_graph_blob(g, "", POME_DTYPE_F16, 1, dim, job->scale.record_offset)},
@@ -173,16 +182,19 @@ static pome_value *affine_value(pome_graph *g, const char *name, const pome_weig
 
 static pome_value *blocks_value(pome_graph *g, const char *name, const pome_weight_job *job)
 {
-    const int64_t dim[2] = {job->weight.n_rows, job->weight.n_cols}, blocks[2] = {dim[0], dim[1] / job->block};
+    int64_t dim[POME_MAX_RANK] = {job->weight.n_rows, job->weight.n_cols};
+    int64_t blocks[POME_MAX_RANK] = {dim[0], dim[1] / job->block};
+    int32_t rank = with_units(job, dim, 2);
+    with_units(job, blocks, 2);
     pome_graph_arg args[3] = {
-        {P_constexpr_blockwise_shift_scale_data, pome_graph_blob(g, "", job->code, 2, dim, job->data.record_offset)},
+        {P_constexpr_blockwise_shift_scale_data, pome_graph_blob(g, "", job->code, rank, dim, job->data.record_offset)},
         {P_constexpr_blockwise_shift_scale_scale,
-         pome_graph_blob(g, "", POME_DTYPE_F16, 2, blocks, job->scale.record_offset)},
+         pome_graph_blob(g, "", POME_DTYPE_F16, rank, blocks, job->scale.record_offset)},
     };
     size_t n = 2;
     if (job->offset.n_elements)
         args[n++] = (pome_graph_arg){P_constexpr_blockwise_shift_scale_offset,
-                                     pome_graph_blob(g, "", job->offset.dtype, 2, blocks, job->offset.record_offset)};
+                                     pome_graph_blob(g, "", job->offset.dtype, rank, blocks, job->offset.record_offset)};
     return pome_graph_add(g, POME_OP_constexpr_blockwise_shift_scale, name, n, args);
 }
 
@@ -190,26 +202,31 @@ static pome_value *blocks_value(pome_graph *g, const char *name, const pome_weig
 static pome_value *flat_palette_value(pome_graph *g, const char *name, const pome_weight_job *job)
 {
     const int64_t n_bytes = (int64_t)job->data.size_bytes, n_entries = (int64_t)1 << pome_dtype_bits(job->code);
-    const uint32_t dim[2] = {(uint32_t)job->weight.n_rows, (uint32_t)job->weight.n_cols};
+    const uint32_t dim[4] = {(uint32_t)job->weight.n_rows, (uint32_t)job->weight.n_cols, 1, 1};
+    size_t rank = 2 + (size_t)job->weight.unit_axes;
     return pome_graph_add(
         g, POME_OP_constexpr_lut_to_dense, name,
         POME_ARGS({P_constexpr_lut_to_dense_indices,
                    pome_graph_blob(g, "", POME_DTYPE_U8, 1, &n_bytes, job->data.record_offset)},
                   {P_constexpr_lut_to_dense_lut,
                    pome_graph_blob(g, "", POME_DTYPE_F16, 1, &n_entries, job->scale.record_offset)},
-                  {P_constexpr_lut_to_dense_shape, pome_graph_uints(g, 2, dim)}));
+                  {P_constexpr_lut_to_dense_shape, pome_graph_uints(g, rank, dim)}));
 }
 
 static pome_value *palette_value(pome_graph *g, const char *name, const pome_weight_job *job)
 {
-    const int64_t dim[2] = {job->weight.n_rows, job->weight.n_cols};
-    const int64_t tables[4] = {dim[0] / job->group_rows, 1, (int64_t)1 << pome_dtype_bits(job->code), 1};
+    int64_t dim[POME_MAX_RANK] = {job->weight.n_rows, job->weight.n_cols};
+    int64_t tables[POME_MAX_RANK] = {dim[0] / job->group_rows, 1};
+    int32_t rank = with_units(job, dim, 2);
+    with_units(job, tables, 2);
+    tables[rank] = (int64_t)1 << pome_dtype_bits(job->code);
+    tables[rank + 1] = 1;
     return pome_graph_add(
         g, POME_OP_constexpr_lut_to_dense, name,
         POME_ARGS({P_constexpr_lut_to_dense_indices,
-                   pome_graph_blob(g, "", job->code, 2, dim, job->data.record_offset)},
+                   pome_graph_blob(g, "", job->code, rank, dim, job->data.record_offset)},
                   {P_constexpr_lut_to_dense_lut,
-                   pome_graph_blob(g, "", POME_DTYPE_F16, 4, tables, job->scale.record_offset)}));
+                   pome_graph_blob(g, "", POME_DTYPE_F16, rank + 2, tables, job->scale.record_offset)}));
 }
 
 static bool is_old(const pome_graph *g) /* constants of iOS 16 */

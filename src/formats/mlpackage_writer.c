@@ -94,41 +94,62 @@ static pome_status check_space(const char *folder, uint64_t needed, pome_error *
     return POME_OK;
 }
 
-pome_status pome_mlpackage_writer_open(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes, bool force,
-                                       bool resume, pome_arena *arena, pome_error *err)
+/* Paths, and the work folder with what is below it. *is_new: nothing was there. */
+static pome_status open_work(pome_mlpackage_writer *w, const char *path, const char *below, bool force, bool resume,
+                             bool *is_new, pome_arena *arena, pome_error *err)
 {
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/')
         len--;
-    pome_mlpackage_writer w = {.arena = arena, .final_path = pome_arena_strndup(arena, path, len),
-                               .replaces = force};
-    w.work_path = pome_arena_printf(arena, "%.*s.partial", (int)len, path);
-    w.weights_path = w.work_path ? pome_arena_printf(arena, "%s/" MODEL_DIR "/weights/weight.bin", w.work_path) : NULL;
-    w.journal_path = w.work_path ? pome_arena_printf(arena, "%s/%s", w.work_path, pome_mlpackage_journal_name) : NULL;
-    if (!w.final_path || !w.weights_path || !w.journal_path)
+    *w = (pome_mlpackage_writer){.arena = arena, .final_path = pome_arena_strndup(arena, path, len), .replaces = force};
+    w->work_path = pome_arena_printf(arena, "%.*s.partial", (int)len, path);
+    w->journal_path = w->work_path ? pome_arena_printf(arena, "%s/%s", w->work_path, pome_mlpackage_journal_name) : NULL;
+    if (!w->final_path || !w->journal_path)
         return no_memory(err);
-    if (pome_path_exists(w.final_path) && !force)
-        return pome_fail(err, POME_ERR_ARG, "%s exists: choose another name, or --force replaces it", w.final_path);
-    POME_TRY(check_parent(arena, w.final_path, err));
-    if (!resume && pome_path_exists(w.work_path))
-        remove_tree(w.work_path);
-    bool is_new = !pome_path_exists(w.work_path);
-    POME_TRY(make_folders(arena, w.work_path, MODEL_DIR "/weights", err));
-    if (!is_new) {
-        const char *model_dir = pome_arena_printf(arena, "%s/" MODEL_DIR, w.work_path);
-        if (!model_dir)
-            return no_memory(err);
-        POME_TRY(remove_files(arena, w.work_path, pome_mlpackage_journal_name, err));
+    if (pome_path_exists(w->final_path) && !force)
+        return pome_fail(err, POME_ERR_ARG, "%s exists: choose another name, or --force replaces it", w->final_path);
+    POME_TRY(check_parent(arena, w->final_path, err));
+    if (!resume && pome_path_exists(w->work_path))
+        remove_tree(w->work_path);
+    *is_new = !pome_path_exists(w->work_path);
+    POME_TRY(make_folders(arena, w->work_path, below, err));
+    return *is_new ? POME_OK : remove_files(arena, w->work_path, pome_mlpackage_journal_name, err);
+}
+
+static pome_status check_space_of(const pome_mlpackage_writer *w, uint64_t needed, bool is_new, pome_error *err)
+{
+    pome_status status = check_space(w->work_path, needed, err);
+    if (status != POME_OK && is_new)
+        remove_tree(w->work_path);
+    return status;
+}
+
+pome_status pome_mlpackage_writer_open(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes, bool force,
+                                       bool resume, pome_arena *arena, pome_error *err)
+{
+    pome_mlpackage_writer w;
+    bool is_new;
+    POME_TRY(open_work(&w, path, MODEL_DIR "/weights", force, resume, &is_new, arena, err));
+    const char *model_dir = pome_arena_printf(arena, "%s/" MODEL_DIR, w.work_path);
+    w.weights_path = pome_arena_printf(arena, "%s/" MODEL_DIR "/weights/weight.bin", w.work_path);
+    if (!model_dir || !w.weights_path)
+        return no_memory(err);
+    if (!is_new)
         POME_TRY(remove_files(arena, model_dir, "", err));
-    }
-    if (!pome_path_exists(w.weights_path)) {
-        pome_status status = check_space(w.work_path, needed_bytes, err);
-        if (status != POME_OK) {
-            if (is_new)
-                remove_tree(w.work_path);
-            return status;
-        }
-    }
+    if (!pome_path_exists(w.weights_path))
+        POME_TRY(check_space_of(&w, needed_bytes, is_new, err));
+    *out = w;
+    return POME_OK;
+}
+
+pome_status pome_mlpackage_writer_open_folder(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes,
+                                              bool force, bool resume, pome_arena *arena, pome_error *err)
+{
+    pome_mlpackage_writer w;
+    bool is_new;
+    POME_TRY(open_work(&w, path, "", force, resume, &is_new, arena, err));
+    if (is_new)
+        POME_TRY(check_space_of(&w, needed_bytes, true, err));
     *out = w;
     return POME_OK;
 }
@@ -174,6 +195,13 @@ pome_status pome_mlpackage_writer_finish_model(const pome_mlpackage_writer *w, p
     const char *manifest = manifest_text(w->arena, has_weights);
     if (!path || !manifest)
         return no_memory(err);
+    if (!has_weights) {
+        const char *folder = pome_arena_printf(w->arena, "%s/" MODEL_DIR "/weights", w->work_path);
+        if (!folder)
+            return no_memory(err);
+        if (rmdir(folder) != 0 && errno != ENOENT)
+            return pome_fail(err, POME_ERR_IO, "%s: cannot be removed: %s", folder, strerror(errno));
+    }
     POME_TRY(pome_file_write(path, model.ptr, model.len, err));
     return pome_mlpackage_writer_add_file(w, "Manifest.json", (pome_bytes){(const uint8_t *)manifest, strlen(manifest)},
                                           err);

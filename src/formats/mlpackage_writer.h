@@ -27,6 +27,10 @@ extern const char *const pome_mlpackage_journal_name;
  * `resume`. needed_bytes: checked against the free space. Errors: ARG (it exists), IO. */
 pome_status pome_mlpackage_writer_open(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes, bool force,
                                        bool resume, pome_arena *arena, pome_error *err);
+/* The same for a folder of packages: work_path is an empty folder, or what is left of earlier work; weights_path is
+ * NULL. */
+pome_status pome_mlpackage_writer_open_folder(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes,
+                                              bool force, bool resume, pome_arena *arena, pome_error *err);
 /* The model file and Manifest.json. The identifiers in the manifest follow from the items' names. */
 pome_status pome_mlpackage_writer_finish_model(const pome_mlpackage_writer *w, pome_bytes model, bool has_weights,
                                                pome_error *err);

@@ -144,6 +144,19 @@ def test_conversation_reuses_what_is_cached(pome, package, tokenizer):
     assert second["reused_tokens"] >= first["prompt_tokens"] - 1
 
 
+def test_a_turn_feeds_only_what_is_new(pome, package, tokenizer):
+    args = ["run", package, "--interactive", "--tokenizer", tokenizer, "--temperature", "0", "--numerics", "exact", "-n", 3, "--json"]
+    for more in ([], ["--speculate", 4]):
+        done = pome(*args, *more, input="hi\nhi\nho\nhi\n")
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        cached = [a["prompt_tokens"] + a["new_tokens"] - 1 for a in answers]  # the last new token is picked, not fed
+        reused = [a["reused_tokens"] for a in answers[1:]]
+        assert len(reused) == 3
+        for n, before, has in zip(reused, answers, cached):
+            assert before["prompt_tokens"] <= n <= has
+        assert reused[1:] == cached[1:3]  # the first answer holds a special token, whose text is not shown
+
+
 def test_full_context_goes_on(pome, package, tokenizer):
     args = ["run", package, "--interactive", "--tokenizer", tokenizer, "--temperature", "0", "--raw", "-n", 1]
     done = pome(*args, input="x " * 300 + "\nhello\n")

@@ -248,7 +248,7 @@ const verb verb_convert = {
     .description = "Makes a Core ML package of a language model's checkpoint: a Hugging Face folder (config.json, "
                    "safetensors, tokenizer) or a GGUF file. The package keeps its cache as a state (iOS 18, macOS 15) and "
                    "carries the tokenizer. Memory stays small, whatever the size of the model. Architectures: Llama "
-                   "(also SmolLM2), Mistral, Qwen2, Qwen3, Gemma 2 and 3 (text), Phi-3.",
+                   "(also SmolLM2), Mistral, Qwen2, Qwen3, Gemma 2 and 3 (text), Phi-3, OpenELM, GPT-2.",
     .options = options,
     .examples = examples,
     .n_operands_min = 2,

@@ -10,7 +10,7 @@ from family_models import make_model
 from pome_api import DTYPES, Model, Session
 from test_convert import CHECKPOINT, checkpoint, convert  # noqa: F401 (a fixture)
 
-FAMILIES = ["llama-tied-biased", "llama3", "mistral-window", "qwen3", "gemma2", "gemma3", "phi3"]
+FAMILIES = ["llama-tied-biased", "llama3", "mistral-window", "qwen3", "gemma2", "gemma3", "phi3", "openelm", "gpt2"]
 
 
 def oracle(family, folder, n=100):

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "input.h"
-#include "pome/log.h"
 #include "verbs.h"
 
 static void set_defaults(void *opaque)
@@ -60,6 +59,7 @@ static const char *const examples[] = {
 typedef struct bench {
     bench_args *args;
     bench_result *r;
+    common_args quiet; /* for opening the model again and again */
     pome_model *model;
     pome_llm *llm;
     pome_llm_session *session;
@@ -183,13 +183,9 @@ static pome_status open_session(bench *b, pome_error *err)
 static pome_status load(bench *b, bench_load *took, pome_error *err)
 {
     const float *logits;
-    pome_model_opts opts;
-    pome_model_opts_default(&opts);
-    opts.numerics = (pome_numerics)b->args->common.numerics;
-    opts.n_threads = (int)b->args->common.threads;
     close_model(b);
     double start = now_s();
-    pome_status status = pome_model_open(&b->model, b->path, &opts, err);
+    pome_status status = open_model(&b->model, b->path, &b->quiet, err);
     if (status == POME_OK)
         status = open_session(b, err);
     double ready = now_s();
@@ -216,7 +212,8 @@ static pome_status look_at_model(bench *b, const char *path, pome_error *err)
         b->ids = malloc((size_t)r->n_context * sizeof *b->ids);
     }
     close_model(b);
-    pome_log_set(NULL, NULL); /* warnings were shown */
+    b->quiet = b->args->common; /* warnings were shown */
+    b->quiet.quiet = true;
     if (status == POME_OK && (!b->path || !b->ids)) {
         snprintf(err->message, sizeof err->message, "out of memory");
         return POME_ERR_NOMEM;

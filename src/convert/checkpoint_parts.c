@@ -19,6 +19,38 @@ bool pome_part_is_norm(pome_part part)
     return part == POME_PART_NORM || part >= POME_PART_ATTENTION_NORM;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    size_t len = strlen(text), n = strlen(end);
+    return len >= n && strcmp(text + len - n, end) == 0;
+}
+
+/* Scales of 8-bit floats, of weights and of what is computed from them. */
+static bool is_scale(const pome_checkpoint *c, const char *name)
+{
+    return c->config.has_fp8 &&
+           (ends_with(name, ".weight_scale") || ends_with(name, ".weight_scale_inv") || ends_with(name, ".input_scale") ||
+            ends_with(name, ".activation_scale") || ends_with(name, ".k_scale") || ends_with(name, ".v_scale"));
+}
+
+/* NAME_scale or NAME_scale_inv; both multiply. */
+static pome_status find_scales(const pome_checkpoint *c, const char *name, pome_weight *w, pome_error *err)
+{
+    static const char *const ends[] = {"_scale_inv", "_scale"};
+    bool is_fp8 = w->dtype == POME_DTYPE_F8E4M3FN || w->dtype == POME_DTYPE_F8E5M2;
+    for (int i = 0; c->config.has_fp8 && is_fp8 && i < 2; i++) {
+        const char *full = pome_arena_printf(c->arena, "%s%s", name, ends[i]);
+        if (!full)
+            return pome_fail_nomem(err, 0, "a tensor's name");
+        const pome_safetensor *s = pome_safetensors_find(&c->tensors, full);
+        if (s)
+            return pome_weight_set_scales(w, s, c->config.fp8_block, err);
+    }
+    if (c->config.has_fp8 && is_fp8)
+        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%.200s\" holds 8-bit floats, but there is no %.200s_scale", name, name);
+    return POME_OK;
+}
+
 pome_status pome_checkpoint_tensor(const pome_checkpoint *c, const char *name, pome_weight *out, bool *found,
                                    pome_error *err)
 {
@@ -29,8 +61,10 @@ pome_status pome_checkpoint_tensor(const pome_checkpoint *c, const char *name, p
             return pome_weight_from_gguf(out, t, name, pome_mapping_bytes(c->gguf.mapping), err);
     } else {
         const pome_safetensor *t = pome_safetensors_find(&c->tensors, name);
-        if (t)
-            return pome_weight_from_safetensor(out, t, err);
+        if (t) {
+            POME_TRY(pome_weight_from_safetensor(out, t, err));
+            return find_scales(c, name, out, err);
+        }
     }
     *found = false;
     return POME_OK;
@@ -125,6 +159,9 @@ pome_status pome_checkpoint_find(const pome_checkpoint *c, pome_part part, int64
     POME_TRY(pome_checkpoint_tensor(c, name, &w, found, err));
     if (!*found)
         return POME_OK;
+    if (w.scales.data && family->stores_columns)
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%s\": scaled 8-bit floats of this architecture cannot be read",
+                         name);
     if (!c->is_gguf && family->stores_columns && part >= POME_PART_QUERY && w.rank == 2)
         w = pome_weight_transpose(&w);
     POME_TRY(take_share(c, part, layer, &w, err));
@@ -203,7 +240,7 @@ static pome_status check_unused(const pome_checkpoint *c, const pome_strmap *use
         const char *text = pome_arena_strndup(c->arena, name.ptr, name.len);
         if (!text)
             return pome_fail_nomem(err, name.len, "a tensor's name");
-        if (!is_computable(c, text) && !pome_strmap_get(used, name))
+        if (!is_computable(c, text) && !is_scale(c, text) && !pome_strmap_get(used, name))
             note_missing(&extra, text);
     }
     if (extra.len)

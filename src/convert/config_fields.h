@@ -36,6 +36,10 @@ pome_status pome_config_sizes(const pome_config_fields *f, const char *name, int
  * a warning, but for what says nothing about the model (token ids, training). */
 pome_status pome_config_check_unread(const pome_config_fields *f, const pome_lm_family *family, pome_error *err);
 
+/* quantization_config: scaled 8-bit floats (quant_method fp8, fbgemm_fp8, compressed-tensors of floats). Errors: UNSUPPORTED,
+ * naming any other method. */
+pome_status pome_config_read_fp8(pome_lm_config *c, const pome_config_fields *f, pome_error *err);
+
 /* rope_theta, rope_scaling, rope_parameters, partial_rotary_factor and what they hold. */
 pome_status pome_config_read_rope(pome_lm_config *c, const pome_config_fields *f, pome_error *err);
 

@@ -228,9 +228,8 @@ static pome_status read_config(pome_lm_config *c, const pome_config_fields *f, p
     if (!family)
         return pome_fail(err, POME_ERR_UNSUPPORTED, "architecture \"%.60s\" is not known; these are: %s", type,
                          pome_lm_family_list(f->arena));
-    if (pome_config_field(f, "quantization_config") || pome_config_field(f, "quantization"))
-        return pome_fail(err, POME_ERR_UNSUPPORTED, "the checkpoint was quantized by another tool: use the original one");
     pome_lm_config_default(c, family, family->names);
+    POME_TRY(pome_config_read_fp8(c, f, err));
     c->architecture = pome_arena_strndup(f->arena, architecture ? architecture : type,
                                          strlen(architecture ? architecture : type));
     c->name = repository_of(f);

@@ -99,6 +99,8 @@ typedef struct pome_lm_config {
     const bool *is_local;       /* [n_layers] which layers see only the window; NULL: as the family has it */
     double query_scale;         /* multiplies q . k: 1 / sqrt(head_dim) as a rule */
     double attention_cap, logit_cap; /* soft caps; 0: none */
+    bool has_fp8;               /* 8-bit floats have scales */
+    int64_t fp8_block[2];       /* rows and columns that share one, if they are in blocks; 0: unknown */
 } pome_lm_config;
 
 /* Strings live in the arena. Errors: UNSUPPORTED with the name of what is not known (model_type, rope type, activation,

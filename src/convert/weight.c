@@ -28,6 +28,36 @@ pome_status pome_weight_from_safetensor(pome_weight *out, const pome_safetensor 
     return POME_OK;
 }
 
+static bool has_blocks(const pome_weight *w, const pome_safetensor *s, int64_t rows, int64_t cols)
+{
+    return rows > 0 && cols > 0 && s->rank == 2 && s->shape[0] == (w->n_rows + rows - 1) / rows &&
+           s->shape[1] == (w->n_cols + cols - 1) / cols;
+}
+
+pome_status pome_weight_set_scales(pome_weight *w, const pome_safetensor *s, const int64_t block[2], pome_error *err)
+{
+    int64_t count = 1;
+    pome_weight_scales scales = {.data = s->data.ptr, .dtype = s->dtype, .block_rows = w->n_rows, .block_cols = w->n_cols,
+                                 .n_cols = 1};
+    for (int32_t i = 0; i < s->rank; i++)
+        count *= s->shape[i];
+    if (s->dtype != POME_DTYPE_F32 && s->dtype != POME_DTYPE_BF16 && s->dtype != POME_DTYPE_F16)
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "tensor \"%.200s\": scales of %s cannot be read", s->name, s->type_name);
+    if (count == w->n_rows && count > 1 && (s->rank == 1 || s->shape[0] == count)) {
+        scales.block_rows = 1;
+    } else if (has_blocks(w, s, block[0], block[1]) && count > 0) {
+        scales.block_rows = block[0];
+        scales.block_cols = block[1];
+        scales.n_cols = s->shape[1];
+    } else if (count != 1) {
+        return pome_fail(err, POME_ERR_FORMAT, "tensor \"%.200s\": %lld scales fit neither rows nor blocks of %lld x %lld of a "
+                         "matrix [%lld, %lld]", s->name, (long long)count, (long long)block[0], (long long)block[1],
+                         (long long)w->n_rows, (long long)w->n_cols);
+    }
+    w->scales = scales;
+    return POME_OK;
+}
+
 pome_status pome_weight_from_gguf(pome_weight *out, const pome_gguf_tensor *t, const char *name, pome_bytes file,
                                   pome_error *err)
 {
@@ -64,6 +94,7 @@ pome_weight pome_weight_slice(const pome_weight *w, int64_t first, int64_t n)
         s.row_bytes = (size_t)n * element_bytes(w);
     } else {
         s.n_rows = n;
+        s.first_row += first;
     }
     return s;
 }
@@ -143,6 +174,19 @@ static void decode_scattered(const pome_weight *w, const uint8_t *p, float *out)
     }
 }
 
+static void apply_scales(const pome_weight *w, int64_t row, float *out)
+{
+    const pome_weight_scales *s = &w->scales;
+    size_t element = pome_dtype_bits(s->dtype) / 8, at = (size_t)((w->first_row + row) / s->block_rows * s->n_cols);
+    for (int64_t col = 0; col < w->n_cols; at++) {
+        int64_t end = w->n_cols - col < s->block_cols ? w->n_cols : col + s->block_cols;
+        float scale;
+        decode_floats(s->dtype, s->data + at * element, 1, &scale);
+        for (; col < end; col++)
+            out[col] *= scale;
+    }
+}
+
 void pome_weight_decode(const pome_weight *w, int64_t row, float *out)
 {
     const uint8_t *p = pome_weight_row(w, row);
@@ -156,6 +200,8 @@ void pome_weight_decode(const pome_weight *w, int64_t row, float *out)
             decode_floats(w->dtype, p + (size_t)interleaved(w, (int64_t)i) * element_bytes(w), 1, out + i);
     else
         decode_floats(w->dtype, p, n, out);
+    if (w->scales.data)
+        apply_scales(w, row, out);
     for (size_t i = 0; w->plus != 0 && i < n; i++)
         out[i] += w->plus;
 }

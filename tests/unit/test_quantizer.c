@@ -123,6 +123,57 @@ static void test_zeros(void **state)
         assert_int_equal(codes[i], 0);
 }
 
+static float shifted(uint8_t code, uint16_t scale, uint8_t offset)
+{
+    return pome_f16_round(pome_f16_to_f32(scale) * (float)(code - offset));
+}
+
+/* With offsets: equality with coremltools is tested in test_convert_quantize.py; here, what it cannot take. */
+static void test_asymmetric(void **state)
+{
+    (void)state;
+    for (int top = 15; top <= 255; top += 240) {
+        float w[32] = {0};
+        uint8_t codes[32], offset = 9;
+        uint16_t scale = 0;
+        memset(codes, 5, sizeof codes);
+        assert_int_equal(pome_encode_asymmetric(codes, &scale, &offset, w, 32, 32, top), 0);
+        for (int i = 0; i < 32; i++)
+            assert_true(shifted(codes[i], scale, offset) == 0 && scale != 0);
+        w[3] = INFINITY;
+        w[4] = NAN;
+        w[5] = -1e6f;
+        assert_int_equal(pome_encode_asymmetric(codes, &scale, &offset, w, 32, 32, top), 3);
+        assert_true(isfinite(shifted(codes[3], scale, offset)) && shifted(codes[3], scale, offset) > 56000);
+        assert_true(isfinite(shifted(codes[5], scale, offset)) && shifted(codes[5], scale, offset) < -56000);
+        assert_true(shifted(codes[4], scale, offset) == 0 && shifted(codes[0], scale, offset) == 0);
+        for (int i = 0; i < 32; i++) /* subnormal halves, exactly */
+            w[i] = (float)(i % 8 - 2) * 0x1p-24f;
+        assert_int_equal(pome_encode_asymmetric(codes, &scale, &offset, w, 32, 32, top), 0);
+        for (int i = 0; i < 32; i++)
+            assert_true(shifted(codes[i], scale, offset) == w[i]);
+        for (int i = 0; i < 32; i++) /* far from zero: the offset's formula overflows halves */
+            w[i] = -5000.0f - 10.0f * (float)i;
+        assert_int_equal(pome_encode_asymmetric(codes, &scale, &offset, w, 32, 32, top), 0);
+        assert_int_equal(offset, top);
+        for (int i = 0; i < 32; i++)
+            assert_true(fabsf(shifted(codes[i], scale, offset) - w[i]) <= 5310.0f / (float)top * 0.51f + 4);
+    }
+}
+
+static void test_smallest(void **state)
+{
+    (void)state;
+    float w[16];
+    int8_t codes[16];
+    uint16_t scale;
+    for (int i = 0; i < 16; i++)
+        w[i] = (float)(i % 5 - 2) * 0x1p-24f;
+    assert_int_equal(pome_encode_symmetric(codes, &scale, w, 16, 16, 7), 0);
+    for (int i = 0; i < 16; i++)
+        assert_true(pome_f16_to_f32(scale) * (float)codes[i] == w[i]);
+}
+
 static double error_of(const float *w, const int8_t *codes, const uint16_t *scales, int n, int block)
 {
     double sum = 0;
@@ -177,6 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_coremltools), cmocka_unit_test(test_no_numbers), cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_asymmetric),  cmocka_unit_test(test_smallest),
         cmocka_unit_test(test_search),      cmocka_unit_test(test_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

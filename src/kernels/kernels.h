@@ -83,6 +83,10 @@ typedef struct pome_kernels {
      * place, 0 for -infinity, NaN for NaN. */
     float (*exp_sum_f32)(float *x, float max, size_t n);
 
+    /* out[i] = gate[i] * sigmoid(gate[i]) * up[i], rounded as three operators would; out may be gate or up. Within 3 units
+     * in the last place, the same bits at every level. */
+    void (*silu_mul_f32)(float *out, const float *gate, const float *up, size_t n);
+
     /* c[m][n] = or += sum_k a[m][k] * b[n][k]; rows lda, ldb, ldc elements apart. += adds each block's sum in turn. */
     void (*gemm_nt_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
                         size_t n, size_t k, bool accumulate);

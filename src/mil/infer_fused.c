@@ -43,3 +43,27 @@ pome_status pome_infer_pome_gated(pome_infer *c, pome_error *err)
     c->out[0].dtype = gate->dtype;
     return POME_OK;
 }
+
+static pome_status infer_product(pome_infer *c, const pome_type *x, const pome_type *weight, pome_type *out, pome_error *err)
+{
+    if (x->rank < 1 || weight->rank != 2 || !pome_dim_may_equal(x->dim[x->rank - 1], weight->dim[1]))
+        return pome_infer_fail(c, err, "x and weight do not fit");
+    *out = *x;
+    out->dim[x->rank - 1] = weight->dim[0];
+    return POME_OK;
+}
+
+pome_status pome_infer_pome_linears(pome_infer *c, pome_error *err)
+{
+    const pome_arg *weights = &c->op->args[P_pome_linears_weights];
+    POME_TRY(pome_infer_outputs(c, weights->count, err));
+    for (uint32_t i = 0; i < weights->count; i++)
+        POME_TRY(infer_product(c, pome_infer_type(c, P_pome_linears_x), c->in[weights->first + i], &c->out[i], err));
+    return POME_OK;
+}
+
+pome_status pome_infer_pome_gated_linear(pome_infer *c, pome_error *err)
+{
+    return infer_product(c, pome_infer_type(c, P_pome_gated_linear_x), pome_infer_type(c, P_pome_gated_linear_gate),
+                         &c->out[0], err);
+}

@@ -1,7 +1,8 @@
 /* Activation functions. NaN stays NaN in all of them; silu(-inf) is NaN, as x * sigmoid(x) makes it. */
 #include "ops/families.h"
+#include "ops/gated.h"
 #include "ops/unary.h"
-#include "ops/vecmath.h"
+#include "kernels/vecmath.h"
 
 #include <math.h>
 #include <string.h>
@@ -86,27 +87,38 @@ static pome_status run_gelu(const pome_run *r, pome_error *err)
                 o[i] = EXPR(gate[(ptrdiff_t)i * stride[0]], NULL) * up[(ptrdiff_t)i * stride[1]];  \
         }                                                                                          \
     }
-GATED(silu, f_silu)
+GATED(silu_strided, f_silu)
 GATED(gelu, f_gelu_exact)
 GATED(gelu_tanh, f_gelu_tanh)
 GATED(gelu_sigmoid, f_gelu_sigmoid)
 
+static void row_gated_silu(void *out, const void *const *in, const ptrdiff_t *stride, size_t n, const void *param)
+{
+    const pome_kernels *kernels = param;
+    if (stride[0] == 1 && stride[1] == 1)
+        kernels->silu_mul_f32(out, in[0], in[1], n);
+    else
+        row_gated_silu_strided(out, in, stride, n, param);
+}
+
+pome_row_fn *pome_gated_row(const char *activation)
+{
+    return strcmp(activation, "silu") == 0           ? row_gated_silu
+           : strcmp(activation, "gelu") == 0         ? row_gated_gelu
+           : strcmp(activation, "gelu_tanh") == 0    ? row_gated_gelu_tanh
+           : strcmp(activation, "gelu_sigmoid") == 0 ? row_gated_gelu_sigmoid
+                                                     : NULL;
+}
+
 static pome_status run_pome_gated(const pome_run *r, pome_error *err)
 {
-    static const struct {
-        const char *name;
-        pome_row_fn *fn;
-        size_t cost;
-    } rows[] = {{"silu", row_gated_silu, 5},
-                {"gelu", row_gated_gelu, 17},
-                {"gelu_tanh", row_gated_gelu_tanh, 5},
-                {"gelu_sigmoid", row_gated_gelu_sigmoid, 5}};
     const char *name = pome_op_str(r->op, P_pome_gated_activation, "");
     const pome_tensor *in[2] = {pome_in(r, P_pome_gated_gate), pome_in(r, P_pome_gated_up)};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].name, name) == 0 && in[0]->dtype == POME_DTYPE_F32 && in[1]->dtype == POME_DTYPE_F32)
-            return pome_elementwise_run(r, rows[i].fn, in, 2, NULL, rows[i].cost, err);
-    return pome_op_fail(r->op, err, POME_ERR_UNSUPPORTED, "activation \"%s\" of %s", name, pome_dtype_name(in[0]->dtype));
+    pome_row_fn *fn = pome_gated_row(name);
+    if (!fn || in[0]->dtype != POME_DTYPE_F32 || in[1]->dtype != POME_DTYPE_F32)
+        return pome_op_fail(r->op, err, POME_ERR_UNSUPPORTED, "activation \"%s\" of %s", name,
+                            pome_dtype_name(in[0]->dtype));
+    return pome_elementwise_run(r, fn, in, 2, r->kernels, fn == row_gated_gelu ? 17 : 5, err);
 }
 
 /* ---- constants per channel: vectors laid along axis 1 by strides alone ---- */

@@ -1,7 +1,7 @@
 /* Functions of one operand. Floats follow numpy: NaN stays NaN, also in clip, sign and threshold. Integers wrap. */
 #include "ops/families.h"
 #include "ops/unary.h"
-#include "ops/vecmath.h"
+#include "kernels/vecmath.h"
 
 #include <math.h>
 

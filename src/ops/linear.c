@@ -1,52 +1,173 @@
 /* linear: x [.., k] times weight [n, k] transposed, plus bias [n]. Threads take rows of the weight, so each is read
- * and decoded once whatever the number of rows of x. */
-#include "ops/coded.h"
+ * and decoded once whatever the number of rows of x.
+ *
+ * pome_linears is several of one x: activations are prepared once, and one loop hands out the rows of all weights.
+ * pome_gated_linear is act(x gate^T) * (x up^T): the two products of a chunk meet while they are in the cache. */
+#include <stdint.h>
+
+#include "ops/elementwise.h"
 #include "ops/families.h"
-#include "ops/rows.h"
+#include "ops/gated.h"
+#include "ops/linear_part.h"
 
-typedef struct linear_job {
+enum { MAX_PARTS = 8 };
+
+typedef struct group {
     const pome_run *r;
-    pome_rows weight;
-    const pome_tensor *bias;
-    const pome_encoded *bias_encoded;
-    const float *x; /* [m, k] */
-    float *y;       /* [m, n] */
-    size_t m, n, k;
-    float *scratch; /* [n_threads, pome_rows_scratch()] */
-    pome_coded coded;     /* int8 activations */
-    char *coded_scratch;  /* [n_threads, pome_coded_thread_bytes()] */
-    const void *q8;
-} linear_job;
+    pome_linear_part part[MAX_PARTS];
+    const void *q8[MAX_PARTS]; /* shared by parts that take the same */
+    float *y[MAX_PARTS];       /* [m, n] */
+    size_t grain[MAX_PARTS], n_chunks[MAX_PARTS];
+    size_t n_parts, m;
+    const float *x;
+    char *scratch;             /* [n_threads, thread_bytes] */
+    size_t thread_bytes;
+    pome_row_fn *gate;         /* gated: the two parts' product goes to y[0] */
+} group;
 
-static void add_bias(const linear_job *job, size_t begin, size_t end)
+static size_t whole_lines(size_t bytes)
 {
-    float bias[POME_ROWS_TILE];
-    for (size_t j = begin; job->bias && j < end; j += POME_ROWS_TILE) {
-        size_t n = end - j < POME_ROWS_TILE ? end - j : POME_ROWS_TILE;
-        pome_vector_piece(job->bias, job->bias_encoded, job->r->kernels, j, n, bias);
-        for (size_t i = 0; i < job->m; i++)
-            for (size_t p = 0; p < n; p++)
-                job->y[i * job->n + j + p] += bias[p];
+    return (bytes + 63) / 64 * 64;
+}
+
+static pome_status add_part(group *g, const pome_tensor *x, uint32_t weight, int64_t bias, pome_error *err)
+{
+    if (g->n_parts == MAX_PARTS)
+        return pome_op_fail(g->r->op, err, POME_ERR_LIMIT, "more than %d weights", (int)MAX_PARTS);
+    return pome_linear_part_init(&g->part[g->n_parts++], g->r, x, weight, bias, err);
+}
+
+/* The weights of any of the three operators. */
+static pome_status make_group(group *g, const pome_run *r, pome_error *err)
+{
+    const pome_arg *a = r->op->args;
+    const pome_tensor *x = r->in[a[0].first]; /* x comes first in all of them */
+    *g = (group){.r = r, .m = pome_linear_n_rows(x), .x = (const float *)x->data};
+    switch (r->op->def->id) {
+    case POME_OP_linear:
+        return add_part(g, x, a[P_linear_weight].first, a[P_linear_bias].count ? (int64_t)a[P_linear_bias].first : -1, err);
+    case POME_OP_pome_linears:
+        for (uint32_t i = 0; i < a[P_pome_linears_weights].count; i++)
+            POME_TRY(add_part(g, x, a[P_pome_linears_weights].first + i,
+                              i < a[P_pome_linears_biases].count ? (int64_t)a[P_pome_linears_biases].first + i : -1, err));
+        return POME_OK;
+    default:
+        POME_TRY(add_part(g, x, a[P_pome_gated_linear_gate].first,
+                          a[P_pome_gated_linear_gate_bias].count ? (int64_t)a[P_pome_gated_linear_gate_bias].first : -1,
+                          err));
+        return add_part(g, x, a[P_pome_gated_linear_up].first,
+                        a[P_pome_gated_linear_up_bias].count ? (int64_t)a[P_pome_gated_linear_up_bias].first : -1, err);
     }
 }
 
-static void linear_rows(void *arg, size_t begin, size_t end, int thread)
+/* The part whose activations part i takes: itself or an earlier one. */
+static size_t activations_of(const group *g, size_t i)
 {
-    const linear_job *job = (const linear_job *)arg;
-    pome_rows_times(&job->weight, job->r->kernels, begin, end - begin, job->x, job->k, job->m, job->y + begin, job->n,
-                    job->scratch + (size_t)thread * pome_rows_scratch());
-    add_bias(job, begin, end);
+    for (size_t j = 0; j < i; j++)
+        if (g->part[j].is_coded && pome_coded_same_activations(&g->part[j].coded, &g->part[i].coded))
+            return j;
+    return i;
 }
 
-static void linear_coded_rows(void *arg, size_t begin, size_t end, int thread)
+/* Bytes of activations; the chunks and every thread's share are set on the way. */
+static size_t lay_out(group *g)
 {
-    const linear_job *job = (const linear_job *)arg;
-    pome_coded_times(&job->coded, job->q8, job->m, begin, end - begin, job->y + begin, job->n,
-                     job->coded_scratch + (size_t)thread * pome_coded_thread_bytes(&job->coded, job->m));
-    add_bias(job, begin, end);
+    size_t activations = 0, thread = 0, widest = 0;
+    for (size_t i = 0; i < g->n_parts; i++) {
+        const pome_linear_part *p = &g->part[i];
+        size_t own = pome_linear_part_scratch(p, g->m);
+        g->grain[i] = pome_linear_part_grain(p, g->m);
+        if (g->r->op->def->id == POME_OP_pome_gated_linear)
+            g->grain[i] = g->grain[0];
+        g->n_chunks[i] = (p->n + g->grain[i] - 1) / g->grain[i];
+        thread = own > thread ? own : thread;
+        widest = g->grain[i] > widest ? g->grain[i] : widest;
+        if (p->is_coded && activations_of(g, i) == i)
+            activations += pome_coded_activation_bytes(&p->coded, g->m);
+    }
+    if (g->r->op->def->id == POME_OP_pome_gated_linear)
+        thread += whole_lines(g->m * widest * sizeof(float));
+    g->thread_bytes = whole_lines(thread);
+    return activations;
 }
 
-/* Integers of any width, in 32 bits with wrap-around. */
+static size_t linear_scratch(const pome_run *r)
+{
+    group g;
+    if (make_group(&g, r, NULL) != POME_OK)
+        return 0;
+    return lay_out(&g) + (size_t)pome_pool_n_threads(r->pool) * g.thread_bytes;
+}
+
+static void set_activations(group *g)
+{
+    char *at = (char *)g->r->scratch;
+    for (size_t i = 0; i < g->n_parts; i++) {
+        pome_linear_part *p = &g->part[i];
+        size_t from = p->is_coded ? activations_of(g, i) : i;
+        if (!p->is_coded)
+            continue;
+        if (from == i) {
+            pome_coded_set(&p->coded, g->r->pool, at, g->x, p->k, g->m);
+            g->q8[i] = at;
+            at += pome_coded_activation_bytes(&p->coded, g->m);
+        }
+        g->q8[i] = g->q8[from];
+    }
+    g->scratch = at;
+}
+
+static void linear_chunks(void *arg, size_t begin, size_t end, int thread)
+{
+    const group *g = (const group *)arg;
+    for (size_t chunk = begin; chunk < end; chunk++) {
+        size_t i = 0, at = chunk;
+        while (at >= g->n_chunks[i])
+            at -= g->n_chunks[i++];
+        const pome_linear_part *p = &g->part[i];
+        size_t first = at * g->grain[i], n = p->n - first < g->grain[i] ? p->n - first : g->grain[i];
+        pome_linear_part_times(p, g->x, g->q8[i], g->m, first, n, g->y[i] + first, p->n,
+                               g->scratch + (size_t)thread * g->thread_bytes);
+    }
+}
+
+static void gated_chunks(void *arg, size_t begin, size_t end, int thread)
+{
+    static const ptrdiff_t step[2] = {1, 1};
+    const group *g = (const group *)arg;
+    size_t width = g->part[0].n, grain = g->grain[0];
+    char *scratch = g->scratch + (size_t)thread * g->thread_bytes;
+    float *up = (float *)(void *)(scratch + g->thread_bytes - whole_lines(g->m * grain * sizeof(float)));
+    for (size_t chunk = begin; chunk < end; chunk++) {
+        size_t first = chunk * grain, n = width - first < grain ? width - first : grain;
+        pome_linear_part_times(&g->part[0], g->x, g->q8[0], g->m, first, n, g->y[0] + first, width, scratch);
+        pome_linear_part_times(&g->part[1], g->x, g->q8[1], g->m, first, n, up, n, scratch);
+        for (size_t i = 0; i < g->m; i++) {
+            float *out = g->y[0] + i * width + first;
+            const void *in[2] = {out, up + i * n};
+            g->gate(out, in, step, n, g->r->kernels);
+        }
+    }
+}
+
+static pome_status run_group(group *g)
+{
+    size_t n_chunks = 0;
+    lay_out(g);
+    if (g->m == 0)
+        return POME_OK;
+    set_activations(g);
+    for (size_t i = 0; i < g->n_parts; i++)
+        n_chunks += g->n_chunks[i];
+    if (g->gate)
+        pome_pool_run(g->r->pool, g->n_chunks[0], 1, gated_chunks, g);
+    else
+        pome_pool_run(g->r->pool, n_chunks, 1, linear_chunks, g);
+    return POME_OK;
+}
+
+/* ---- integers of any width, in 32 bits with wrap-around ---- */
+
 static int64_t int_element(const pome_tensor *t, const pome_encoded *e, size_t i)
 {
     float value;
@@ -73,89 +194,69 @@ static void store_int(pome_tensor *t, size_t i, uint32_t v)
 
 static void linear_int_rows(void *arg, size_t begin, size_t end, int thread)
 {
-    const linear_job *job = (const linear_job *)arg;
-    const pome_tensor *x = pome_in(job->r, P_linear_x), *w = pome_in(job->r, P_linear_weight);
-    const pome_encoded *we = pome_in_encoded(job->r, P_linear_weight);
+    const group *g = (const group *)arg;
+    const pome_linear_part *part = &g->part[0];
+    const pome_tensor *x = pome_in(g->r, P_linear_x), *w = pome_in(g->r, P_linear_weight);
+    const pome_encoded *we = pome_in_encoded(g->r, P_linear_weight);
     (void)thread;
     for (size_t j = begin; j < end; j++)
-        for (size_t i = 0; i < job->m; i++) {
-            uint32_t sum = job->bias ? (uint32_t)int_element(job->bias, job->bias_encoded, j) : 0;
-            for (size_t p = 0; p < job->k; p++)
-                sum += (uint32_t)pome_tensor_int_at(x, (int64_t)(i * job->k + p)) *
-                       (uint32_t)int_element(w, we, j * job->k + p);
-            store_int(&job->r->out[0], i * job->n + j, sum);
+        for (size_t i = 0; i < g->m; i++) {
+            uint32_t sum = part->bias ? (uint32_t)int_element(part->bias, part->bias_encoded, j) : 0;
+            for (size_t p = 0; p < part->k; p++)
+                sum += (uint32_t)pome_tensor_int_at(x, (int64_t)(i * part->k + p)) *
+                       (uint32_t)int_element(w, we, j * part->k + p);
+            store_int(&g->r->out[0], i * part->n + j, sum);
         }
 }
 
-static size_t rows_of(const pome_tensor *x)
-{
-    size_t m = 1;
-    for (int32_t d = 0; d + 1 < x->rank; d++)
-        m *= (size_t)x->shape[d];
-    return m;
-}
-
-static bool coded_weight(const pome_run *r, pome_coded *w)
-{
-    const pome_tensor *t = pome_in(r, P_linear_weight);
-    return t->rank == 2 && pome_coded_init(w, r, pome_in_encoded(r, P_linear_weight), 0, (size_t)t->shape[0],
-                                           (size_t)t->shape[1]);
-}
-
-static size_t linear_scratch(const pome_run *r)
-{
-    pome_coded w;
-    size_t m = rows_of(pome_in(r, P_linear_x)), threads = (size_t)pome_pool_n_threads(r->pool);
-    if (coded_weight(r, &w))
-        return pome_coded_activation_bytes(&w, m) + threads * pome_coded_thread_bytes(&w, m);
-    return threads * pome_rows_scratch() * sizeof(float);
-}
-
-/* Rows at a time: enough work for a hand-out, few enough to share out. Multiples of 4, the kernels' tile. */
-static size_t grain_rows(size_t k, size_t m)
-{
-    size_t rows = m > 4 ? POME_ROWS_TILE : 32768 / (k + 1) / 4 * 4;
-    return rows < 4 ? 4 : rows > 64 ? 64 : rows;
-}
+/* ---- the operators ---- */
 
 static pome_status linear_run(const pome_run *r, pome_error *err)
 {
-    const pome_tensor *x = pome_in(r, P_linear_x), *w = pome_in(r, P_linear_weight);
-    linear_job job = {.r = r, .bias = pome_in(r, P_linear_bias), .scratch = (float *)r->scratch};
-    if (w->rank != 2 || x->rank < 1 || x->shape[x->rank - 1] != w->shape[1])
-        return pome_op_fail(r->op, err, POME_ERR_FORMAT, "x and weight do not fit");
-    job.n = (size_t)w->shape[0];
-    job.k = (size_t)w->shape[1];
-    job.m = rows_of(x);
-    if (job.bias && pome_tensor_count(job.bias) != w->shape[0])
-        return pome_op_fail(r->op, err, POME_ERR_FORMAT, "bias has %lld elements, weight %zu rows",
-                            (long long)pome_tensor_count(job.bias), job.n);
-    if (job.m == 0 || job.n == 0)
-        return POME_OK;
-    job.bias_encoded = pome_in_encoded(r, P_linear_bias);
-    if (!pome_dtype_is_float(x->dtype)) {
-        pome_pool_run(r->pool, job.n, 1, linear_int_rows, &job);
-        return POME_OK;
-    }
-    job.x = (const float *)x->data;
-    job.y = (float *)r->out[0].data;
-    if (coded_weight(r, &job.coded)) {
-        job.q8 = r->scratch;
-        job.coded_scratch = (char *)r->scratch + pome_coded_activation_bytes(&job.coded, job.m);
-        pome_coded_set(&job.coded, r->pool, r->scratch, job.x, job.k, job.m);
-        pome_pool_run(r->pool, job.n, pome_coded_grain(&job.coded, job.m), linear_coded_rows, &job);
-        return POME_OK;
-    }
-    pome_rows_init(&job.weight, w->dtype, w->data, pome_in_encoded(r, P_linear_weight), job.k);
-    pome_pool_run(r->pool, job.n, grain_rows(job.k, job.m), linear_rows, &job);
+    group g;
+    POME_TRY(make_group(&g, r, err));
+    g.y[0] = (float *)r->out[0].data;
+    if (pome_dtype_is_float(pome_in(r, P_linear_x)->dtype))
+        return run_group(&g);
+    pome_pool_run(r->pool, g.part[0].n, 1, linear_int_rows, &g);
     return POME_OK;
 }
 
+static pome_status linears_run(const pome_run *r, pome_error *err)
+{
+    group g;
+    POME_TRY(make_group(&g, r, err));
+    for (size_t i = 0; i < g.n_parts; i++)
+        g.y[i] = (float *)r->out[i].data;
+    return run_group(&g);
+}
+
+static pome_status gated_linear_run(const pome_run *r, pome_error *err)
+{
+    group g;
+    const char *activation = pome_op_str(r->op, P_pome_gated_linear_activation, "");
+    POME_TRY(make_group(&g, r, err));
+    g.y[0] = (float *)r->out[0].data;
+    g.gate = pome_gated_row(activation);
+    if (!g.gate || g.part[0].n != g.part[1].n)
+        return pome_op_fail(r->op, err, POME_ERR_FORMAT, "activation \"%s\", weights of %zu and %zu rows", activation,
+                            g.part[0].n, g.part[1].n);
+    return run_group(&g);
+}
+
+#define LINEAR (POME_BIT(P_linear_weight) | POME_BIT(P_linear_bias))
+#define LINEARS (POME_BIT(P_pome_linears_weights) | POME_BIT(P_pome_linears_biases))
+#define GATED                                                                                                          \
+    (POME_BIT(P_pome_gated_linear_gate) | POME_BIT(P_pome_gated_linear_up) | POME_BIT(P_pome_gated_linear_gate_bias) | \
+     POME_BIT(P_pome_gated_linear_up_bias))
+
 const pome_op_impl pome_ops_linear[] = {
-    {.id = POME_OP_linear,
-     .f16_ok = POME_BIT(P_linear_weight) | POME_BIT(P_linear_bias),
-     .encoded_ok = POME_BIT(P_linear_weight) | POME_BIT(P_linear_bias),
+    {.id = POME_OP_linear, .f16_ok = LINEAR, .encoded_ok = LINEAR, .scratch = linear_scratch, .run = linear_run},
+    {.id = POME_OP_pome_linears, .f16_ok = LINEARS, .encoded_ok = LINEARS, .scratch = linear_scratch, .run = linears_run},
+    {.id = POME_OP_pome_gated_linear,
+     .f16_ok = GATED,
+     .encoded_ok = GATED,
      .scratch = linear_scratch,
-     .run = linear_run},
+     .run = gated_linear_run},
 };
 POME_FAMILY_COUNT(linear)

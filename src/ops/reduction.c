@@ -6,7 +6,7 @@
  * float mean NaN, an integer mean 0; argmax and argmin fail. */
 #include "ops/axes.h"
 #include "ops/families.h"
-#include "ops/vecmath.h"
+#include "kernels/vecmath.h"
 
 #include <float.h>
 #include <math.h>

@@ -3,7 +3,7 @@
  * NaN or +inf is NaN. */
 #include "ops/axes.h"
 #include "ops/families.h"
-#include "ops/vecmath.h"
+#include "kernels/vecmath.h"
 
 #include <math.h>
 #include <string.h>

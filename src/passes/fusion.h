@@ -14,7 +14,9 @@
     FUSION(ROTARY, "rotary", "turning a head by its position is one step", false)                                      \
     FUSION(GATED, "gated", "an activation times a second value is one step", false)                                    \
     FUSION(ROWS, "attention-rows", "attention writes its heads side by side", true)                                    \
-    FUSION(RESIDUAL, "residual", "a sum and its normalization are one step", false)
+    FUSION(RESIDUAL, "residual", "a sum and its normalization are one step", false)                                    \
+    FUSION(GATED_LINEAR, "gated-linear", "two linear layers, activation and product are one step", false)              \
+    FUSION(LINEARS, "linears", "linear layers of one input share their activations and threads", true)
 
 typedef enum pome_fusion {
 #define FUSION(id, name, what, fp16) POME_FUSION_##id,

@@ -40,6 +40,8 @@ pome_pass_fn pome_pass_fuse_rotary;
 pome_pass_fn pome_pass_fuse_gated;
 pome_pass_fn pome_pass_attention_rows;
 pome_pass_fn pome_pass_fuse_residual;
+pome_pass_fn pome_pass_fuse_gated_linear;
+pome_pass_fn pome_pass_fuse_linears;
 /* Removes operators without effect whose results nobody reads. */
 pome_pass_fn pome_pass_dce;
 

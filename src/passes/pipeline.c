@@ -16,7 +16,9 @@ static const struct {
     {pome_pass_attention_rows, POME_FUSION_ROWS},
     {pome_pass_dce, ALWAYS},
     {pome_pass_fuse_residual, POME_FUSION_RESIDUAL},
+    {pome_pass_fuse_gated_linear, POME_FUSION_GATED_LINEAR},
     {pome_pass_dce, ALWAYS},
+    {pome_pass_fuse_linears, POME_FUSION_LINEARS},
 };
 
 pome_status pome_passes_run(pome_function *fn, pome_pass_ctx *ctx, pome_error *err)

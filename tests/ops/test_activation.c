@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/vecmath.h"
+#include "kernels/vecmath.h"
 
 typedef double activation_fn(double x, double alpha, double beta);
 static double sigmoid(double x)

@@ -5,6 +5,7 @@
 
 #include "base/f16.h"
 #include "kernels/kernels.h"
+#include "kernels/vecmath.h"
 
 static void f16_to_f32_generic(float *dst, const uint16_t *src, size_t n)
 {
@@ -89,6 +90,12 @@ static float exp_sum_f32_generic(float *x, float max, size_t n)
         lane[i % 8] += x[i];
     }
     return lanes_sum(lane);
+}
+
+static void silu_mul_f32_generic(float *out, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = gate[i] * pome_sigmoidf(gate[i]) * up[i];
 }
 
 static void gemm_nt_f32_generic(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
@@ -286,6 +293,7 @@ void pome_kernels_fill_generic(pome_kernels *k)
     k->exp_sum_f32 = exp_sum_f32_generic;
     k->gemm_nt_f32 = gemm_nt_f32_generic;
     k->gemm_nn_f32 = gemm_nn_f32_generic;
+    k->silu_mul_f32 = silu_mul_f32_generic;
     k->gemm_nt_f16 = gemm_nt_f16_generic;
     k->gemm_nn_f16 = gemm_nn_f16_generic;
     k->gemv_f16 = gemv_f16_generic;

@@ -1,7 +1,7 @@
 /* Functions of one float written as straight arithmetic, so that a loop over them is vectorized. Lanes and loop tails
  * run the same operations: a value never depends on its place in the array. */
-#ifndef POME_OPS_VECMATH_H
-#define POME_OPS_VECMATH_H
+#ifndef POME_KERNELS_VECMATH_H
+#define POME_KERNELS_VECMATH_H
 
 #include <math.h>
 #include <stdbool.h>

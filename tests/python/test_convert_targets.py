@@ -2,13 +2,17 @@
 kind is opened, loaded into a program and saved again by coremltools, and gives the same logits afterwards."""
 import contextlib
 import json
+import signal
+import subprocess
+import time
 
 import numpy as np
 import pytest
 
 from family_models import make_model
 from pome_api import DTYPES, Model, Session
-from test_convert import CHECKPOINT, checkpoint, convert  # noqa: F401 (a fixture)
+from test_convert import (CHECKPOINT, assert_same_files, change_config, checkpoint, convert,  # noqa: F401 (a fixture)
+                          read_safetensors, write_safetensors)
 
 FAMILIES = ["llama-tied-biased", "llama3", "mistral-window", "qwen3", "gemma2", "gemma3", "phi3", "openelm", "gpt2"]
 
@@ -257,3 +261,199 @@ def test_coremltools_opens_it(pome, checkpoint, tmp_path, kind):
                      else list(stems) if kind == "stacked" else [])
     length = spec.description.input[0].type.multiArrayType.shapeRange.sizeRanges[1]
     assert (length.lowerBound, length.upperBound) == (1, 128)
+
+
+def random_inputs(model, seed=0):
+    """Values for a package of a set, as flexible sizes 5 tokens of 9."""
+    rng, values = np.random.default_rng(seed), {}
+    f = model.function()
+    for feature in (f.inputs[i] for i in range(f.n_inputs)):
+        name, shape = feature.name.decode(), [feature.shape[k] for k in range(feature.rank)]
+        if feature.is_ranged:
+            shape = [9 if k == 3 else 5 if feature.range[k].max > feature.range[k].min else n for k, n in enumerate(shape)]
+        if DTYPES[feature.dtype] == "int32":
+            values[name] = rng.integers(0, 300, shape).astype(np.int32) if len(shape) == 2 else np.array([100], np.int32)
+        else:
+            values[name] = (rng.standard_normal(shape) * 0.5).astype(np.float16)
+    return values
+
+
+SETS = {
+    "stateful": [],
+    "stateful-per-layer-snake": ["--states", "per-layer", "--names", "snake"],
+    "llm-cli": ["--chunk-style", "llm-cli"],
+    "llm-cli-lut4": ["--chunk-style", "llm-cli", "--quantize", "lut4", "--granularity", "per-grouped-channel", "--group-size", 16],
+    "llm-cli-ios16": ["--chunk-style", "llm-cli", "--target", "iOS16"],
+    "llm-cli-ios16-lut6": ["--chunk-style", "llm-cli", "--target", "iOS16", "--quantize", "lut6"],
+}
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_coremltools_opens_sets(pome, checkpoint, tmp_path, kind):
+    pytest.importorskip("coremltools")
+    out = tmp_path / "out"
+    convert(pome, checkpoint, out, "--chunks", 2, *SETS[kind])
+    packages = sorted(out.glob("*.mlpackage"))
+    assert len(packages) == (6 if "llm-cli" in kind else 4)
+    for package in packages:
+        folder = tmp_path / package.stem
+        folder.mkdir()
+        with Model(package, "exact") as model:
+            values = random_inputs(model)
+            want = model.predict(values)
+        saved, program = through_coremltools(package, folder, decompress=kind == "llm-cli")
+        assert program.functions["main"].opset_version.value == (7 if "ios16" in kind else 9)
+        for path in saved:
+            with Model(path, "exact") as model:
+                got = model.predict(values)
+            for name in want:
+                np.testing.assert_array_equal(got[name], want[name], err_msg=f"{package.name} {name}")
+
+
+@pytest.mark.parametrize("family", ["gemma2", "gemma3", "qwen2", "phi3-partial-longrope", "gpt2", "openelm"])
+def test_coremltools_opens_families(pome, tmp_path, family):
+    pytest.importorskip("coremltools")
+    ids, _ = oracle(family, tmp_path / "model", 60)
+    out = tmp_path / "out.mlpackage"
+    convert(pome, tmp_path / "model", out, "--quantize", "none", "--context", 128)
+    want = all_rows(out, ids)
+    for path in through_coremltools(out, tmp_path)[0]:
+        np.testing.assert_array_equal(all_rows(path, ids), want)
+
+
+# ---- what packages say of themselves; options ----
+
+def test_metadata(pome, checkpoint, tmp_path):
+    ct = pytest.importorskip("coremltools")
+    convert(pome, checkpoint, tmp_path / "a.mlpackage", "--model-name", "owner/model")
+    convert(pome, checkpoint, tmp_path / "b", "--model-name", "owner/model", "--chunks", 1, "--chunk-style", "llm-cli")
+    convert(pome, checkpoint, tmp_path / "c.mlpackage", "--precision", "fp32")
+    for path in [tmp_path / "a.mlpackage", *(tmp_path / "b").glob("*.mlpackage")]:
+        user = ct.models.MLModel(str(path), skip_model_load=True).user_defined_metadata
+        assert user["co.huggingface.exporters.name"] == "owner/model"
+        assert user["co.huggingface.exporters.architecture"] == "LlamaForCausalLM"
+        assert user["co.huggingface.exporters.precision"] == "float16"
+    user = ct.models.MLModel(str(tmp_path / "c.mlpackage"), skip_model_load=True).user_defined_metadata
+    assert "co.huggingface.exporters.name" not in user and user["co.huggingface.exporters.precision"] == "float32"
+
+
+@pytest.mark.parametrize("out,options,parts", [
+    ("out.mlpackage", ["--target", "iOS16", "--quantize", "int4"], ["iOS 16", "int4"]),
+    ("out.mlpackage", ["--target", "iOS16", "--keep", "head=int4"], ["head", "iOS 16"]),
+    ("out.mlpackage", ["--target", "iOS16", "--block-size", 32, "--quantize", "int8"], ["iOS 16", "blocks"]),
+    ("out.mlpackage", ["--target", "iOS16", "--states", "per-layer"], ["no states"]),
+    ("out.mlpackage", ["--precision", "fp32", "--quantize", "int8"], ["fp32"]),
+    ("out.mlpackage", ["--chunks", 2], ["folder"]),
+    ("out", [], [".mlpackage"]),
+    ("out", ["--chunks", 5], ["4 layers", "5 chunks"]),
+    ("out", ["--chunks", 2, "--target", "iOS16"], ["no states", "llm-cli"]),
+    ("out", ["--chunks", 2, "--precision", "fp32"], ["fp16"]),
+    ("out", ["--chunks", 2, "--chunk-style", "llm-cli", "--context", 1024], ["512", "1024"]),
+    ("out", ["--chunks", 2, "--chunk-style", "llm-cli", "--states", "per-layer"], ["llm-cli", "no states"]),
+])
+def test_refused_options(pome, checkpoint, tmp_path, out, options, parts):
+    done = convert(pome, checkpoint, tmp_path / out, *options, check=False)
+    assert done.returncode == 1, done.stderr
+    for part in parts:
+        assert part in done.stderr, done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
+
+
+@pytest.mark.parametrize("family,parts", [("gpt2", ["learned positions"]), ("openelm", ["heads in each layer"]),
+                                          ("llama-dynamic", ["dynamic"]), ("llama-longrope", ["longrope"])])
+def test_families_that_windows_cannot_express(pome, tmp_path, family, parts):
+    make_model(family, tmp_path / "model")
+    done = convert(pome, tmp_path / "model", tmp_path / "out", "--chunks", 2, "--chunk-style", "llm-cli", check=False)
+    assert done.returncode == 1 and "llm-cli" in done.stderr, done.stderr
+    for part in parts:
+        assert part in done.stderr, done.stderr
+
+
+def test_large_vocabularies_have_several_heads(pome, checkpoint, tmp_path):
+    tensors = read_safetensors(checkpoint / "model.safetensors")
+    n_vocab, rng = 40_000, np.random.default_rng(2)
+    bits = (rng.standard_normal((n_vocab, 64)).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        tensors[name] = ("BF16", [n_vocab, 64], bits.tobytes())
+    write_safetensors(checkpoint / "model.safetensors", tensors)
+    change_config(checkpoint, vocab_size=n_vocab)
+    one, out = tmp_path / "one.mlpackage", tmp_path / "out"
+    convert(pome, checkpoint, one, "--quantize", "none")
+    convert(pome, checkpoint, out, "--quantize", "none", "--chunks", 1, "--chunk-style", "llm-cli")
+    ids = rng.integers(0, n_vocab, 20)
+    with Chunks(out) as chunks:
+        f = chunks.models[-1].function()
+        assert [f.outputs[i].shape[2] for i in range(f.n_outputs)] == [13333, 13333, 13334]
+        got = window_logits(chunks, ids, 20)
+    assert_close(got[0], all_rows(one, ids)[-1].astype(np.float64), 0.006)
+
+
+# ---- sets are written as one ----
+
+def test_sets_are_whole_or_not_there(pome, checkpoint, tmp_path):
+    out = tmp_path / "set"
+    planned = json.loads(convert(pome, checkpoint, out, "--chunks", 2, "--dry-run").stdout)
+    assert planned["packages"] == 4 and not out.exists()
+    convert(pome, checkpoint, out, "--chunks", 2)
+    assert sum(p.stat().st_size for p in out.rglob("weight.bin")) == planned["weights_bytes"]
+    assert not list(out.rglob("progress")) and (out / "tokenizer.json").exists()
+    assert not list(out.glob("*.mlpackage/tokenizer.json"))
+    again = tmp_path / "other" / "set"
+    again.parent.mkdir()
+    convert(pome, checkpoint, again, "--chunks", 2)
+    assert_same_files(out, again)
+    refused = convert(pome, checkpoint, out, "--chunks", 3, check=False)
+    assert refused.returncode == 1 and "--force" in refused.stderr
+    convert(pome, checkpoint, out, "--chunks", 3, "--force")
+    assert len(list(out.glob("*.mlpackage"))) == 5
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint", "other", "set"]
+
+
+def test_sets_resume_after_a_kill(pome, checkpoint, tmp_path):
+    """A large embedding makes the first and the last package long enough to be killed in."""
+    n_vocab = 150_000
+    rows = np.random.default_rng(1).standard_normal((n_vocab, 64)).astype(np.float32)
+    tensors = read_safetensors(checkpoint / "model.safetensors")
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        tensors[name] = ("BF16", [n_vocab, 64], (rows.view(np.uint32) >> 16).astype(np.uint16).tobytes())
+    write_safetensors(checkpoint / "model.safetensors", tensors)
+    change_config(checkpoint, vocab_size=n_vocab)
+    whole, resumed = tmp_path / "whole" / "set", tmp_path / "resumed" / "set"
+    whole.parent.mkdir()
+    resumed.parent.mkdir()
+    options = ["--no-check", "--quantize-search", "mse", "--chunks", 2, "--chunk-style", "llm-cli"]
+    convert(pome, checkpoint, whole, *options)
+    other = subprocess.Popen([pome, "convert", str(checkpoint), str(resumed), "--no-check", "--quantize-search", "mse", "--chunks", "4"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(0.5)
+    other.kill()  # what another conversion left must not get in
+    other.wait()
+    n_killed = 0
+    for delay in (0.1, 0.3, 0.5, 0.8):
+        process = subprocess.Popen([pome, "convert", str(checkpoint), str(resumed), "--resume", *map(str, options)],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(delay)
+        process.kill()
+        n_killed += process.wait() == -signal.SIGKILL
+        if resumed.exists():
+            break
+    assert n_killed > 0
+    if not resumed.exists():
+        convert(pome, checkpoint, resumed, "--resume", *options)
+    assert_same_files(whole, resumed)
+
+
+@pytest.mark.parametrize("family", ["gemma2", "mistral-window"])
+def test_finite_in_halves(pome, tmp_path, family):
+    """Every result of every operator, each rounded to a half, is a number."""
+    ids, want = oracle(family, tmp_path / "model")
+    np.save(tmp_path / "ids.npy", ids[None])
+    np.save(tmp_path / "mask.npy", np.triu(np.full((1, 1, 100, 100), -32752, np.float16), 1))
+    inputs = ["--input", f"inputIds={tmp_path / 'ids.npy'}", "--input", f"causalMask={tmp_path / 'mask.npy'}"]
+    for name, options in (("a.mlpackage", []), ("b.mlpackage", ["--target", "iOS16"])):
+        out = tmp_path / name
+        convert(pome, tmp_path / "model", out, "--quantize", "none", "--context", 128, *options)
+        done = subprocess.run([pome, "predict", str(out), *inputs[:2 if "--target" in options else 4], "--numerics", "fp16",
+                               "--check-finite"], text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        assert_close(all_rows(out, ids, "fp16"), want, 0.05)

@@ -92,34 +92,27 @@ static void unpack(pome_codes codes, const pome_coded_rows *w, const int32_t *ta
     }
 }
 
-/* The table in units of its largest element / 32767; returns the unit. */
+/* The table in units of its largest element / 32767; returns the unit, NaN if an entry is not finite. */
 static float integer_table(const uint16_t *table_f16, int32_t *table)
 {
     float max = 0;
+    bool finite = true;
+    for (size_t i = 0; i < 16; i++) {
+        float entry = fabsf(pome_f16_to_f32(table_f16[i]));
+        finite = finite && isfinite(entry);
+        max = entry > max ? entry : max;
+    }
     for (size_t i = 0; i < 16; i++)
-        max = fmaxf(max, fabsf(pome_f16_to_f32(table_f16[i])));
-    for (size_t i = 0; i < 16; i++)
-        table[i] = max > 0 && max < INFINITY ? (int32_t)rintf(pome_f16_to_f32(table_f16[i]) * (32767.0f / max)) : 0;
-    return max < INFINITY ? max / 32767.0f : NAN;
-}
-
-static bool table_has_nan(const uint16_t *table_f16)
-{
-    for (size_t i = 0; i < 16; i++)
-        if ((table_f16[i] & 0x7fff) > 0x7c00)
-            return true;
-    return false;
+        table[i] = finite && max > 0 ? (int32_t)rintf(pome_f16_to_f32(table_f16[i]) * (32767.0f / max)) : 0;
+    return finite ? max / 32767.0f : NAN;
 }
 
 static void times(pome_codes codes, float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n)
 {
     int32_t table[16], code[BLOCK];
     float unit = 0;
-    if (codes == POME_CODES_LUT4) {
+    if (codes == POME_CODES_LUT4)
         unit = integer_table(w->table_f16, table);
-        if (table_has_nan(w->table_f16))
-            unit = NAN;
-    }
     for (size_t j = 0; j < n; j++) {
         for (size_t i = 0; i < m; i++)
             y[i * ldy + j] = 0;

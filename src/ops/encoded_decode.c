@@ -243,6 +243,28 @@ static bool decode_as_blocks(const pome_encoded *e, size_t first, size_t count, 
 
 /* ---- palettes ---- */
 
+static void look_up(float *dst, const float *table, const uint8_t *bits, uint32_t n_bits, size_t at, size_t n)
+{
+    size_t i = 0;
+    if (n_bits == 8)
+        for (; i < n; i++)
+            dst[i] = table[bits[at + i]];
+    if (n_bits == 6) { /* four indices in three bytes */
+        for (; i < n && (at + i) % 4; i++)
+            dst[i] = table[read_bits(bits, 6, at + i)];
+        const uint8_t *p = bits + (at + i) / 4 * 3;
+        for (; i + 4 <= n; i += 4, p += 3) {
+            unsigned word = p[0] | (unsigned)p[1] << 8 | (unsigned)p[2] << 16;
+            dst[i] = table[word & 63];
+            dst[i + 1] = table[word >> 6 & 63];
+            dst[i + 2] = table[word >> 12 & 63];
+            dst[i + 3] = table[word >> 18];
+        }
+    }
+    for (; i < n; i++)
+        dst[i] = table[read_bits(bits, n_bits, at + i)];
+}
+
 /* Indices [at, at + n) that share one table, entry v of each vector. */
 static void lookup_run(const pome_encoded *e, size_t at, size_t n, size_t group, size_t v, float *dst)
 {
@@ -255,8 +277,7 @@ static void lookup_run(const pome_encoded *e, size_t at, size_t n, size_t group,
             e->kernels.decode_lut4(dst, bits + at / 2, table, n);
             return;
         }
-        for (size_t i = 0; i < n; i++)
-            dst[i] = table[read_bits(bits, e->n_bits, at + i)];
+        look_up(dst, table, bits, e->n_bits, at, n);
         return;
     }
     for (size_t i = 0; i < n; i++)

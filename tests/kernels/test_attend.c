@@ -1,6 +1,7 @@
 /* Products with a half-precision matrix against the fp32 products of the same level over the same numbers: bit for
  * bit, since halves are exact in fp32 and the order of sums is one. Those are tested against double elsewhere. The
  * matrix ends at a guard page. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,6 +85,34 @@ static void products_with_halves(void **unused)
     }
 }
 
+/* Against double, and every level against the generic one. */
+static void silu_times(void **unused)
+{
+    (void)unused;
+    pome_kernels k, generic;
+    pome_kernels_init(&generic, POME_CPU_GENERIC);
+    for (int level = 0; level < POME_CPU_COUNT; level++) {
+        if (!pome_cpu_level_available((pome_cpu_level)level))
+            continue;
+        pome_kernels_init(&k, (pome_cpu_level)level);
+        for (size_t n = 0; n < 200; n += 1 + n / 20) {
+            fill(a, n);
+            fill(b, n);
+            for (size_t i = 0; i < n; i++)
+                a[i] *= 30;
+            generic.silu_mul_f32(want, a, b, n);
+            got[n] = 77;
+            k.silu_mul_f32(got, a, b, n);
+            assert_true(got[n] == 77);
+            for (size_t i = 0; i < n; i++) {
+                double exact = (double)a[i] / (1 + exp(-(double)a[i])) * (double)b[i];
+                assert_true(fabs((double)got[i] - exact) <= 4 * 0x1p-24 * fabs(exact));
+                assert_true(pome_f32_bits(got[i]) == pome_f32_bits(want[i]));
+            }
+        }
+    }
+}
+
 int main(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (MOST * sizeof(uint16_t) + page - 1) / page * page;
@@ -91,6 +120,6 @@ int main(void)
     if (p == MAP_FAILED || mprotect(p + size, page, PROT_NONE) != 0)
         return 2;
     half_end = (uint16_t *)(void *)(p + size);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products_with_halves)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products_with_halves), cmocka_unit_test(silu_times)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,11 @@
 gives its speeds from a list, so that the ratios can be checked; the form of its output is that of the real one."""
 import csv
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tarfile
 
 import pytest
 
@@ -32,7 +34,7 @@ def compare(tmp_path, package, environment):
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
 
     def run(*args):
-        done = subprocess.run([sys.executable, ROOT / "bench" / "compare-llama", tmp_path / "model.gguf", package, "--llama", folder,
+        done = subprocess.run([sys.executable, ROOT / "bench" / "compare-llama", tmp_path / "model.gguf", package, "--llama-bench", folder / "llama-bench",
                                "--pome", POME, "--out", tmp_path / "out.csv", "-p", "20", "-n", "3", "--threads", "1", *map(str, args)],
                               capture_output=True, text=True, env=environment, timeout=120)
         assert done.returncode == 0, done.stderr
@@ -60,6 +62,35 @@ def test_pairs_and_ratios(compare):
     cells = [c.strip() for c in line.strip("|").split("|")]
     assert cells[1] == "own" and cells[4].startswith(f"{ratio:.2f} [") and cells[5] == "3" and cells[3].startswith("40.00 [10.00 .. 70.00]")
     assert "took " in done.stdout and "read bandwidth" in done.stdout
+
+
+def test_pairs_of_several_calls(compare):
+    """Numbers go on, and the table covers them all."""
+    compare("--pairs", 2, "--no-limits")
+    done, rows = compare("--pairs", 1, "--no-limits")
+    assert [r["pair"] for r in rows] == ["1"] * 4 + ["2"] * 4 + ["3"] * 4
+    assert next(li for li in done.stdout.splitlines() if li.startswith("| decode at 0")).split("|")[6].strip() == "3"
+    done, rows = compare("--pairs", 1, "--no-limits", "--threads", "2")  # another table
+    assert rows[-1]["pair"] == "4" and [li.split("|")[6].strip() for li in done.stdout.splitlines() if li.startswith("| decode at 0")] == ["3", "1"]
+
+
+def test_the_archive_is_taken_without_building(tmp_path):
+    """pip asks the archive's build backend for metadata; this one's would fail, and its requirements are nowhere."""
+    for version in "0.3.9", "0.3.10":
+        name = f"llama_cpp_python-{version}"
+        source = tmp_path / name
+        (source / "vendor" / "llama.cpp").mkdir(parents=True)
+        (source / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: llama_cpp_python\nVersion: {version}\n")
+        (source / "pyproject.toml").write_text('[build-system]\nrequires = ["no-such-requirement"]\nbuild-backend = "scikit_build_core.build"\n')
+        (tmp_path / "index").mkdir(exist_ok=True)
+        with tarfile.open(tmp_path / "index" / f"{name}.tar.gz", "w:gz") as tar:
+            tar.add(source, name)
+    environment = dict(os.environ, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path / "index"), PIP_CONFIG_FILE=os.devnull)
+    done = subprocess.run([sys.executable, ROOT / "bench" / "compare-llama", "--download-only", "--cache", tmp_path / "cache"],
+                          capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "cache" / "llama_cpp_python-0.3.10")
+    assert (tmp_path / "cache" / "llama_cpp_python-0.3.10" / "vendor" / "llama.cpp").is_dir()
 
 
 def test_busy(compare):

@@ -36,7 +36,7 @@ def main():
             good &= compiles(cxx, "c++", "c++17", name, [root / "include"])
     for header in sorted(root.glob("src/**/*.h")):
         text = header.read_text(encoding="utf-8")
-        if "#ifndef" not in text.split("#include")[0] or "arm_neon.h" in text or "immintrin.h" in text:
+        if "#ifndef" not in text.split("#include")[0] or header.parent.name in ("x86", "arm"):
             continue  # a template, or for one instruction set
         good &= compiles(cc, "c", "c17", header.relative_to(root / "src").as_posix(), [root / "include", root / "src", generated],
                          ["-Wno-unused-function", "-D_GNU_SOURCE"])

@@ -41,7 +41,7 @@ static const option options[] = {
      "Weights that share a palette: all of a tensor, or --group-size rows (per-tensor)"},
     {"group-size", 0, NULL, OPTION_INT, "N", AT(group), 1, 1048576, false,
      "Rows that share a palette, with --granularity per-grouped-channel (32)"},
-    {"context", 0, NULL, OPTION_INT, "N", AT(context), 1, 1048576, false, "Tokens that the cache holds (2048; llm-cli chunks: 512)"},
+    {"context", 0, NULL, OPTION_INT, "N", AT(context), 2, 1048576, false, "Tokens that the cache holds (2048; llm-cli chunks: 512)"},
     {"keep", 0, NULL, OPTION_LIST, "KIND=TYPE", AT(keep), 0, 0, false,
      "Another type (fp16, int8, lut4, ...) for some weights (embedding, head, attention, mlp): embedding,head=int8"},
     {"quantize-search", 0, NULL, OPTION_CHOICE, "rule|mse", AT(search), 0, 0, false,

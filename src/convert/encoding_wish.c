@@ -61,7 +61,7 @@ pome_status pome_encoding_wish_named(pome_encoding_wish *out, const char *name, 
 static bool has_ios16_form(const pome_encoding_wish *w)
 {
     if (w->form == POME_FORM_PALETTE)
-        return w->group_rows == 0;
+        return w->group_rows == 0 && pome_dtype_bits(w->code) != 3;
     return w->form != POME_FORM_KEPT && w->block == 0 && pome_dtype_bits(w->code) == 8;
 }
 
@@ -80,7 +80,7 @@ pome_status pome_encoding_wish_check(const char *kind, const pome_encoding_wish 
                          "file cannot be kept: int8 with a scale per row, palettes and fp16 are possible", kind);
     pome_encoding_wish_describe(text, sizeof text, w, POME_DTYPE_F16);
     return pome_fail(err, POME_ERR_UNSUPPORTED, "%s: iOS 16 has no weights of this form: %s; int8 and uint8 with a scale per "
-                     "row, palettes per tensor and fp16 are possible", kind, text);
+                     "row, palettes per tensor (but lut3) and fp16 are possible", kind, text);
 }
 
 void pome_encoding_wish_describe(char *text, size_t size, const pome_encoding_wish *w, pome_dtype real)

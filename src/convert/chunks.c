@@ -48,13 +48,18 @@ pome_status pome_chunks_open(pome_mlpackage_writer *set, pome_journal *journal, 
 {
     pome_mlpackage_writer w;
     POME_TRY(pome_mlpackage_writer_open_folder(&w, out, needed_bytes, opts->force, opts->resume, arena, err));
-    POME_TRY(pome_journal_open(journal, w.journal_path, fingerprint, n_parts, opts->resume, err));
-    if (!journal->goes_on) { /* packages of another conversion must not get into this one */
+    pome_status status = pome_journal_open(journal, w.journal_path, fingerprint, n_parts, opts->resume, err);
+    if (status == POME_OK && !journal->goes_on) { /* packages of another conversion must not get into this one */
         pome_journal_close(journal);
+        pome_mlpackage_writer_close(&w);
         POME_TRY(pome_mlpackage_writer_open_folder(&w, out, needed_bytes, opts->force, false, arena, err));
-        POME_TRY(pome_journal_open(journal, w.journal_path, fingerprint, n_parts, false, err));
-        POME_TRY(pome_journal_note(journal, 0, 0, err));
+        status = pome_journal_open(journal, w.journal_path, fingerprint, n_parts, false, err);
+        if (status == POME_OK)
+            status = pome_journal_note(journal, 0, 0, err);
     }
-    *set = w;
-    return POME_OK;
+    if (status == POME_OK)
+        *set = w;
+    else
+        pome_mlpackage_writer_close(&w);
+    return status;
 }

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "convert/carry.h"
@@ -103,8 +104,8 @@ static pome_status check_options(const pome_convert_opts *o, const char *out, po
                          out);
     if (o->n_chunks <= 0 && !is_package)
         return pome_fail(err, POME_ERR_ARG, "%s: a package's name ends in .mlpackage", out);
-    if (o->context < 0 || o->context > 1 << 20)
-        return pome_fail(err, POME_ERR_ARG, "a context of %" PRId64 ", wanted 1 to %d", o->context, 1 << 20);
+    if (o->context < 0 || o->context == 1 || o->context > 1 << 20)
+        return pome_fail(err, POME_ERR_ARG, "a context of %" PRId64 ", wanted 2 to %d", o->context, 1 << 20);
     if (o->block < -1 || (o->block > 0 && o->block % 16 != 0))
         return pome_fail(err, POME_ERR_ARG, "blocks of %" PRId64 ", wanted a multiple of 16, or 0 for a scale per row",
                          o->block);
@@ -114,6 +115,24 @@ static pome_status check_options(const pome_convert_opts *o, const char *out, po
     if (o->group_rows < 0)
         return pome_fail(err, POME_ERR_ARG, "groups of %" PRId64 " rows", o->group_rows);
     return check_chunks(o, err);
+}
+
+/* Replacing a folder that the source is in would remove the source. */
+static pome_status check_source_outside(const char *source, const char *out, const char *suffix, pome_error *err)
+{
+    char name[4096];
+    size_t len = strlen(out);
+    while (len > 1 && out[len - 1] == '/')
+        len--;
+    snprintf(name, sizeof name, "%.*s%s", (int)len, out, suffix);
+    char *inner = realpath(source, NULL), *outer = realpath(name, NULL);
+    size_t n = outer ? strlen(outer) : 0;
+    bool is_inside = inner && outer && strncmp(inner, outer, n) == 0 && (inner[n] == '\0' || inner[n] == '/');
+    free(inner);
+    free(outer);
+    if (is_inside)
+        return pome_fail(err, POME_ERR_ARG, "%s: writing it would remove the source, %s: choose another name", name, source);
+    return POME_OK;
 }
 
 /* ---- one conversion ---- */
@@ -259,8 +278,11 @@ static pome_status write_part(const conversion *v, const pome_convert_part *part
     if (!path)
         return pome_fail_nomem(err, 0, "a path");
     POME_TRY(pome_mlpackage_writer_open(&package, path, 0, true, true, arena, err));
-    POME_TRY(pome_convert_part_write(part, &package, fingerprint, true, to, err));
-    return pome_mlpackage_writer_commit(&package, err);
+    pome_status status = pome_convert_part_write(part, &package, fingerprint, true, to, err);
+    if (status == POME_OK)
+        status = pome_mlpackage_writer_commit(&package, err);
+    pome_mlpackage_writer_close(&package);
+    return status;
 }
 
 static pome_status write_set(conversion *v, const char *out, pome_weight_writing *to, pome_error *err)
@@ -303,16 +325,19 @@ pome_status pome_convert(const char *source, const char *out, const pome_convert
 {
     pome_convert_opts defaults;
     pome_convert_opts_default(&defaults);
-    conversion v = {.o = opts ? opts : &defaults, .source = source};
+    conversion v = {.o = opts ? opts : &defaults, .source = source, .output = {.lock_fd = -1}};
     POME_TRY(check_options(v.o, out, err));
     if (!v.o->dry_run && !v.o->force && pome_path_exists(out))
         return pome_fail(err, POME_ERR_ARG, "%s exists: choose another name, or --force replaces it", out);
+    POME_TRY(check_source_outside(source, out, "", err));
+    POME_TRY(check_source_outside(source, out, ".partial", err));
     pome_status status = plan_all(&v, out, err);
     if (status == POME_OK && !v.o->dry_run)
         status = write_all(&v, out, err);
     /* What was stopped on request may be resumed, and what was once resumed is worth keeping. */
     if (status != POME_OK && status != POME_ERR_CANCELLED && v.has_output && !v.o->resume)
         pome_mlpackage_writer_discard(&v.output);
+    pome_mlpackage_writer_close(&v.output);
     if (status == POME_OK && report)
         *report = v.report;
     for (uint32_t i = 0; i < v.n_parts && v.parts; i++)

@@ -6,6 +6,7 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -31,6 +32,12 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 static void remove_tree(const char *path)
 {
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static int remove_below(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind;
+    return at->level == 0 ? 0 : remove(path);
 }
 
 /* Makes a folder and those above it, down from the work folder. */
@@ -94,26 +101,93 @@ static pome_status check_space(const char *folder, uint64_t needed, pome_error *
     return POME_OK;
 }
 
-/* Paths, and the work folder with what is below it. *is_new: nothing was there. */
+static bool has_suffix(const char *text, const char *suffix)
+{
+    size_t n = strlen(text), m = strlen(suffix);
+    return n >= m && memcmp(text + n - m, suffix, m) == 0;
+}
+
+/* What --force may replace: a file, a package or a set of packages, an empty folder; not somebody's documents. */
+static pome_status check_replaceable(const char *path, bool is_set, pome_error *err)
+{
+    bool is_empty = true, is_made = false;
+    struct stat st;
+    DIR *dir = lstat(path, &st) == 0 && S_ISDIR(st.st_mode) ? opendir(path) : NULL;
+    if (!dir)
+        return POME_OK;
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        is_empty = false;
+        is_made |= is_set ? has_suffix(e->d_name, "_chunk1.mlpackage") : strcmp(e->d_name, "Manifest.json") == 0;
+    }
+    closedir(dir);
+    if (is_empty || is_made)
+        return POME_OK;
+    return pome_fail(err, POME_ERR_ARG, "%s is a folder with other things than a %s, it is not replaced: choose another name",
+                     path, is_set ? "set of packages" : "package");
+}
+
+/* The work folder, made or found, locked: two conversions to one place would mix their files. */
+static pome_status lock_work(pome_mlpackage_writer *w, bool *is_new, pome_error *err)
+{
+    for (;;) {
+        struct stat opened, found;
+        *is_new = mkdir(w->work_path, 0777) == 0;
+        if (!*is_new && errno != EEXIST)
+            return pome_fail(err, POME_ERR_IO, "%s: cannot create: %s", w->work_path, strerror(errno));
+        w->lock_fd = open(w->work_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (w->lock_fd < 0 && errno == ENOENT)
+            continue;
+        if (w->lock_fd < 0 && (errno == ELOOP || errno == ENOTDIR) && unlink(w->work_path) == 0)
+            continue;
+        if (w->lock_fd < 0)
+            return pome_fail(err, POME_ERR_IO, "%s: %s", w->work_path, strerror(errno));
+        if (flock(w->lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+            pome_mlpackage_writer_close(w);
+            return pome_fail(err, POME_ERR_IO, "%s: another conversion is writing %s", w->work_path, w->final_path);
+        }
+        /* It may have got its final name before it was locked. */
+        if (fstat(w->lock_fd, &opened) == 0 && lstat(w->work_path, &found) == 0 && opened.st_ino == found.st_ino &&
+            opened.st_dev == found.st_dev)
+            return POME_OK;
+        pome_mlpackage_writer_close(w);
+    }
+}
+
+static pome_status prepare_work(pome_mlpackage_writer *w, const char *below, bool resume, bool *is_new, pome_error *err)
+{
+    POME_TRY(lock_work(w, is_new, err));
+    if (!*is_new && !resume) {
+        nftw(w->work_path, remove_below, 16, FTW_DEPTH | FTW_PHYS);
+        *is_new = true;
+    }
+    pome_status status = make_folders(w->arena, w->work_path, below, err);
+    if (status == POME_OK && !*is_new)
+        status = remove_files(w->arena, w->work_path, pome_mlpackage_journal_name, err);
+    if (status != POME_OK)
+        pome_mlpackage_writer_close(w);
+    return status;
+}
+
+/* Paths, and the work folder with what is below it (nothing: of a set). *is_new: nothing was there. */
 static pome_status open_work(pome_mlpackage_writer *w, const char *path, const char *below, bool force, bool resume,
                              bool *is_new, pome_arena *arena, pome_error *err)
 {
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/')
         len--;
-    *w = (pome_mlpackage_writer){.arena = arena, .final_path = pome_arena_strndup(arena, path, len), .replaces = force};
+    *w = (pome_mlpackage_writer){
+        .arena = arena, .final_path = pome_arena_strndup(arena, path, len), .lock_fd = -1, .replaces = force};
     w->work_path = pome_arena_printf(arena, "%.*s.partial", (int)len, path);
     w->journal_path = w->work_path ? pome_arena_printf(arena, "%s/%s", w->work_path, pome_mlpackage_journal_name) : NULL;
     if (!w->final_path || !w->journal_path)
         return no_memory(err);
     if (pome_path_exists(w->final_path) && !force)
         return pome_fail(err, POME_ERR_ARG, "%s exists: choose another name, or --force replaces it", w->final_path);
+    POME_TRY(check_replaceable(w->final_path, !*below, err));
     POME_TRY(check_parent(arena, w->final_path, err));
-    if (!resume && pome_path_exists(w->work_path))
-        remove_tree(w->work_path);
-    *is_new = !pome_path_exists(w->work_path);
-    POME_TRY(make_folders(arena, w->work_path, below, err));
-    return *is_new ? POME_OK : remove_files(arena, w->work_path, pome_mlpackage_journal_name, err);
+    return prepare_work(w, below, resume, is_new, err);
 }
 
 static pome_status check_space_of(const pome_mlpackage_writer *w, uint64_t needed, bool is_new, pome_error *err)
@@ -124,22 +198,29 @@ static pome_status check_space_of(const pome_mlpackage_writer *w, uint64_t neede
     return status;
 }
 
+static pome_status prepare_package(pome_mlpackage_writer *w, uint64_t needed_bytes, bool is_new, pome_error *err)
+{
+    const char *model_dir = pome_arena_printf(w->arena, "%s/" MODEL_DIR, w->work_path);
+    w->weights_path = pome_arena_printf(w->arena, "%s/" MODEL_DIR "/weights/weight.bin", w->work_path);
+    if (!model_dir || !w->weights_path)
+        return no_memory(err);
+    if (!is_new)
+        POME_TRY(remove_files(w->arena, model_dir, "", err));
+    return pome_path_exists(w->weights_path) ? POME_OK : check_space_of(w, needed_bytes, is_new, err);
+}
+
 pome_status pome_mlpackage_writer_open(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes, bool force,
                                        bool resume, pome_arena *arena, pome_error *err)
 {
     pome_mlpackage_writer w;
     bool is_new;
     POME_TRY(open_work(&w, path, MODEL_DIR "/weights", force, resume, &is_new, arena, err));
-    const char *model_dir = pome_arena_printf(arena, "%s/" MODEL_DIR, w.work_path);
-    w.weights_path = pome_arena_printf(arena, "%s/" MODEL_DIR "/weights/weight.bin", w.work_path);
-    if (!model_dir || !w.weights_path)
-        return no_memory(err);
-    if (!is_new)
-        POME_TRY(remove_files(arena, model_dir, "", err));
-    if (!pome_path_exists(w.weights_path))
-        POME_TRY(check_space_of(&w, needed_bytes, is_new, err));
-    *out = w;
-    return POME_OK;
+    pome_status status = prepare_package(&w, needed_bytes, is_new, err);
+    if (status == POME_OK)
+        *out = w;
+    else
+        pome_mlpackage_writer_close(&w);
+    return status;
 }
 
 pome_status pome_mlpackage_writer_open_folder(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes,
@@ -148,10 +229,12 @@ pome_status pome_mlpackage_writer_open_folder(pome_mlpackage_writer *out, const 
     pome_mlpackage_writer w;
     bool is_new;
     POME_TRY(open_work(&w, path, "", force, resume, &is_new, arena, err));
-    if (is_new)
-        POME_TRY(check_space_of(&w, needed_bytes, true, err));
-    *out = w;
-    return POME_OK;
+    pome_status status = is_new ? check_space_of(&w, needed_bytes, true, err) : POME_OK;
+    if (status == POME_OK)
+        *out = w;
+    else
+        pome_mlpackage_writer_close(&w);
+    return status;
 }
 
 /* A UUID's text from an item's name: 128 bits of FNV-1a, marked as version 8 (the maker's own scheme). */
@@ -252,4 +335,11 @@ pome_status pome_mlpackage_writer_commit(const pome_mlpackage_writer *w, pome_er
 void pome_mlpackage_writer_discard(const pome_mlpackage_writer *w)
 {
     remove_tree(w->work_path);
+}
+
+void pome_mlpackage_writer_close(pome_mlpackage_writer *w)
+{
+    if (w->lock_fd >= 0)
+        close(w->lock_fd);
+    w->lock_fd = -1;
 }

@@ -1,5 +1,6 @@
 """Conversions that cannot go well: one clear error, nothing half-written, and what was interrupted goes on."""
 import contextlib
+import fcntl
 import filecmp
 import json
 import os
@@ -300,6 +301,50 @@ def test_existing_output(pome, checkpoint, tmp_path):
     assert pome("convert", checkpoint, out, "--quantize", "none", "--force").returncode == 0
     assert not (out / "mine").exists() and (out / "Data/com.apple.CoreML/weights/weight.bin").read_bytes() != before
     assert traces(tmp_path) == ["out.mlpackage"]
+
+
+def test_force_replaces_no_documents(pome, checkpoint, tmp_path):
+    """Neither the source, nor what holds it, nor a folder that is no package."""
+    packed = shutil.copytree(checkpoint, tmp_path / "source.mlpackage")
+    partial = shutil.copytree(checkpoint, tmp_path / "x.mlpackage.partial")
+    documents = tmp_path / "documents"
+    (documents / "letters").mkdir(parents=True)
+    (tmp_path / "documents.mlpackage" / "letters").mkdir(parents=True)
+    before = files_of(tmp_path)
+    for source, out, options, part in (
+            (checkpoint, checkpoint, ["--chunks", "2"], "would remove the source"),
+            (checkpoint, tmp_path, ["--chunks", "2"], "would remove the source"),
+            (packed, packed, [], "would remove the source"),
+            (partial, tmp_path / "x.mlpackage", [], "would remove the source"),
+            (checkpoint, documents, ["--chunks", "2"], "other things than a set of packages"),
+            (checkpoint, tmp_path / "documents.mlpackage", [], "other things than a package")):
+        done = pome("convert", source, out, "--force", "--no-check", *options)
+        assert done.returncode == 1 and part in done.stderr, (out, done)
+        assert files_of(tmp_path) == before and (documents / "letters").is_dir()
+        assert (tmp_path / "documents.mlpackage/letters").is_dir()
+    for _ in range(2):  # an empty folder, then a set
+        (tmp_path / "set").mkdir(exist_ok=True)
+        assert pome("convert", checkpoint, tmp_path / "set", "--force", "--no-check", "--chunks", "2").returncode == 0
+
+
+def test_two_conversions_to_one_place(pome, checkpoint, tmp_path):
+    """The second is refused while the first holds the work folder."""
+    for work, out, options in (("out.mlpackage.partial", "out.mlpackage", []), ("set.partial", "set", ["--chunks", "2"])):
+        (tmp_path / work).mkdir()
+        fd = os.open(tmp_path / work, os.O_RDONLY)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        for resume in ([], ["--resume"]):
+            done = pome("convert", checkpoint, tmp_path / out, "--no-check", *options, *resume)
+            assert done.returncode == 1 and "another conversion is writing" in done.stderr, done
+            assert (tmp_path / work).is_dir() and not (tmp_path / out).exists()
+        os.close(fd)
+        assert pome("convert", checkpoint, tmp_path / out, "--no-check", *options).returncode == 0
+
+
+def test_what_no_package_can_be(pome, checkpoint, tmp_path):
+    refused(pome, checkpoint, tmp_path, "lut3", "iOS 16", options=["--target", "iOS16", "--quantize", "lut3"])
+    done = pome("convert", checkpoint, tmp_path / "out.mlpackage", "--context", "1")
+    assert done.returncode == 2 and "--context" in done.stderr and traces(tmp_path) == []
 
 
 def test_leftovers_are_not_taken_over(pome, checkpoint, tmp_path):

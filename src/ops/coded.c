@@ -1,6 +1,8 @@
 #include "ops/coded.h"
 
-enum { CHUNK_BYTES = 1 << 16, ROWS_MIN = 16, CHUNKS_MIN = 16 };
+#include <string.h>
+
+enum { CHUNK_BYTES = 1 << 16, ROWS_MIN = 16, CHUNKS_MIN = 16, ENTRIES = 16 };
 
 static size_t round_up(size_t n, size_t to)
 {
@@ -38,7 +40,8 @@ bool pome_coded_init(pome_coded *w, const pome_run *r, const pome_encoded *e, si
     w->rows.codes = (const uint8_t *)c.codes + first_row * w->row_bytes;
     w->rows.scale_f16 = palette ? NULL : c.scale_f16 + first_row * w->per_row;
     w->rows.offset_f16 = c.offset_f16 ? c.offset_f16 + first_row * w->per_row : NULL;
-    w->rows.table_f16 = palette ? c.table_f16 + first / c.block * 16 : NULL;
+    w->index_bits = pome_dtype_bits(c.code);
+    w->rows.table_f16 = palette ? c.table_f16 + (first / c.block << w->index_bits) : NULL;
     return true;
 }
 
@@ -47,9 +50,19 @@ size_t pome_coded_activation_bytes(const pome_coded *w, size_t m)
     return round_up(w->kernels->q8_size(m, w->rows.k), 64);
 }
 
-size_t pome_coded_thread_bytes(const pome_coded *w, size_t m)
+static bool is_narrow(const pome_coded *w)
+{
+    return w->codes == POME_CODES_LUT4 && w->index_bits < 4;
+}
+
+static size_t kernel_bytes(const pome_coded *w, size_t m)
 {
     return round_up(w->kernels->scratch(m, w->rows.k), 64);
+}
+
+size_t pome_coded_thread_bytes(const pome_coded *w, size_t m)
+{
+    return kernel_bytes(w, m) + (is_narrow(w) ? round_up(ROWS_MIN * w->rows.k / 2, 64) : 0);
 }
 
 typedef struct set_job {
@@ -72,6 +85,50 @@ void pome_coded_set(const pome_coded *w, pome_pool *pool, void *q8, const float 
     pome_pool_run(pool, m, POME_Q8_GROUP, set_rows, &job);
 }
 
+/* n indices, a multiple of 32, to nibbles. */
+static inline void widen(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n)
+{
+    const uint32_t mask = (1u << n_bits) - 1;
+    for (size_t i = 0; i < n; i += 8, bits += n_bits, nibbles += 4) {
+        uint32_t word = 0, wide = 0;
+        for (uint32_t b = 0; b < n_bits; b++)
+            word |= (uint32_t)bits[b] << 8 * b;
+        for (uint32_t k = 0; k < 8; k++)
+            wide |= (word >> k * n_bits & mask) << 4 * k;
+        for (uint32_t b = 0; b < 4; b++)
+            nibbles[b] = (uint8_t)(wide >> 8 * b);
+    }
+}
+
+/* A loop for each width, so that compilers know the shifts. */
+static void widen_indices(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n)
+{
+    if (n_bits == 1)
+        widen(nibbles, bits, 1, n);
+    else if (n_bits == 2)
+        widen(nibbles, bits, 2, n);
+    else
+        widen(nibbles, bits, 3, n);
+}
+
+/* Rows of narrow indices that share a table. */
+static void times_narrow(const pome_coded *w, const void *q8, size_t m, const pome_coded_rows *rows, size_t n, float *y,
+                         size_t ldy, void *thread_scratch)
+{
+    uint8_t *nibbles = (uint8_t *)thread_scratch + kernel_bytes(w, m);
+    const uint8_t *bits = (const uint8_t *)rows->codes;
+    uint16_t table[ENTRIES] = {0};
+    memcpy(table, rows->table_f16, sizeof *table << w->index_bits);
+    pome_coded_rows part = *rows;
+    part.codes = nibbles;
+    part.table_f16 = table;
+    for (size_t first = 0; first < n; first += ROWS_MIN) {
+        size_t len = n - first < ROWS_MIN ? n - first : ROWS_MIN;
+        widen_indices(nibbles, bits + first * w->row_bytes, w->index_bits, len * w->rows.k);
+        w->kernels->times(y + first, ldy, q8, m, &part, len, thread_scratch);
+    }
+}
+
 void pome_coded_times(const pome_coded *w, const void *q8, size_t m, size_t first, size_t n, float *y, size_t ldy,
                       void *thread_scratch)
 {
@@ -82,8 +139,11 @@ void pome_coded_times(const pome_coded *w, const void *q8, size_t m, size_t firs
         part.codes = (const uint8_t *)w->rows.codes + first * w->row_bytes;
         part.scale_f16 = w->rows.scale_f16 ? w->rows.scale_f16 + first * w->per_row : NULL;
         part.offset_f16 = w->rows.offset_f16 ? w->rows.offset_f16 + first * w->per_row : NULL;
-        part.table_f16 = w->rows.table_f16 ? w->rows.table_f16 + first / w->table_rows * 16 : NULL;
-        w->kernels->times(y, ldy, q8, m, &part, len, thread_scratch);
+        part.table_f16 = w->rows.table_f16 ? w->rows.table_f16 + (first / w->table_rows << w->index_bits) : NULL;
+        if (is_narrow(w))
+            times_narrow(w, q8, m, &part, len, y, ldy, thread_scratch);
+        else
+            w->kernels->times(y, ldy, q8, m, &part, len, thread_scratch);
     }
 }
 

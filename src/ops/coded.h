@@ -13,6 +13,7 @@ typedef struct pome_coded {
     pome_coded_rows rows;
     size_t n, row_bytes, per_row; /* bytes and scales of a row */
     size_t table_rows;            /* LUT4: rows that share a table */
+    uint32_t index_bits;          /* LUT4: below 4, indices are widened and tables filled up a few rows at a time */
 } pome_coded;
 
 /* Elements [first, first + n * k) of e as n rows. False: not in fast mode, or not of such a form. */

@@ -219,6 +219,28 @@ static void drop_zero_offset(pome_encoded *e, pome_dtype dtype)
         e->offset.count = 0;
 }
 
+/* Kernels read offsets as halves, which hold integers of 8 bits exactly. One offset for many scales is repeated. */
+static pome_status widen_offset(builder *b)
+{
+    pome_encoded *e = b->e;
+    bool repeated = e->scale_step && !e->offset_step;
+    size_t n = repeated ? e->scale.count : e->offset.count;
+    if (e->offset.count == 0 || pome_dtype_is_float(e->offset.dtype) || pome_dtype_is_float(e->source.dtype))
+        return POME_OK;
+    uint16_t *halves = POME_NEW_ARRAY(b->arena, uint16_t, n);
+    if (!halves)
+        return pome_fail_nomem(b->err, n * sizeof *halves, "offsets");
+    for (size_t i = 0; i < n; i++) {
+        float value;
+        pome_enc_read(&e->offset, &e->kernels, repeated ? 0 : i, 1, &value);
+        halves[i] = pome_f32_to_f16(value);
+    }
+    e->offset = (enc_source){POME_DTYPE_F16, n, halves, NULL};
+    e->offset_step = e->scale_step;
+    e->round_difference = e->scale.dtype == POME_DTYPE_F16; /* differences of such integers are halves */
+    return POME_OK;
+}
+
 static pome_status same_shape(builder *b, const pome_const *a, const pome_const *c, const char *what)
 {
     bool same = a->t.rank == c->t.rank;
@@ -258,6 +280,7 @@ static pome_status set_shift_scale(builder *b, uint32_t scale_param, uint32_t of
     if (offset)
         drop_zero_offset(e, offset->t.dtype);
     set_rounding(e, scale->t.dtype, e->source.dtype, offset ? offset->t.dtype : POME_DTYPE_NONE);
+    POME_TRY(widen_offset(b));
     return set_blocks(b, "scale", rank, shape, scale->t.shape);
 }
 
@@ -330,6 +353,8 @@ static pome_status build_affine(builder *b)
     pome_dtype zero = pome_op_arg(b->op, P_constexpr_affine_dequantize_zero_point)->konst->t.dtype;
     CHECK_DTYPE(b, P_constexpr_affine_dequantize_zero_point, zero, LUT_TYPES);
     drop_zero_offset(e, zero);
+    if (e->scale_step >= e->offset_step)
+        POME_TRY(widen_offset(b));
     for (int32_t d = 0; d < rank; d++)
         n[d] = d == axis && len > 0 && (e->scale_step || (e->offset.count && e->offset_step)) ? len : 1;
     set_shape(e, dtype, rank, data->t.shape, e->source.count); /* coremltools: float32, rounded at the end */

@@ -151,26 +151,36 @@ static void test_blocks(void **unused)
     numerics = POME_NUMERICS_EXACT;
 }
 
-/* A palette for each group of rows: fast mode takes it as it lies, the others decode. */
+static int code_at(const pome_tensor *bytes, int64_t i, int n_bits)
+{
+    int code = 0;
+    for (int b = 0; b < n_bits; b++)
+        code |= (((uint8_t *)bytes->data)[(i * n_bits + b) / 8] >> (i * n_bits + b) % 8 & 1) << b;
+    return code;
+}
+
+/* A palette for each group of rows, of all widths: fast mode takes up to 4 bits as they lie, all else decodes. */
 static void test_palettes(void **unused)
 {
     (void)unused;
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < 24; round++) {
         int64_t n_groups = op_test_random_int(1, 3), n = n_groups * op_test_random_int(1, 20);
         int64_t k = 32 * op_test_random_int(1, 9), m = op_test_random_int(1, 6);
+        const int widths[6] = {4, 1, 2, 3, 6, 8}, n_bits = widths[round % 6];
+        const pome_dtype types[6] = {POME_DTYPE_U4, POME_DTYPE_U1, POME_DTYPE_U2, POME_DTYPE_U3, POME_DTYPE_U6, POME_DTYPE_U8};
         pome_arena *arena = pome_arena_create(0);
         pome_tensor x = op_test_tensor(POME_DTYPE_F32, 2, (int64_t[]){m, k}, -1, 1);
-        pome_tensor lut = op_test_tensor(POME_DTYPE_F16, 4, (int64_t[]){n_groups, 1, 16, 1}, -1, 1);
-        pome_tensor bytes = op_test_tensor(POME_DTYPE_U8, 1, (int64_t[]){n * k / 2}, 0, 255);
-        pome_tensor codes = pome_tensor_borrow(bytes.data, POME_DTYPE_U4, 2, (int64_t[]){n, k});
+        pome_tensor lut = op_test_tensor(POME_DTYPE_F16, 4, (int64_t[]){n_groups, 1, 1 << n_bits, 1}, -1, 1);
+        pome_tensor bytes = op_test_tensor(POME_DTYPE_U8, 1, (int64_t[]){n * k * n_bits / 8}, 0, 255);
+        pome_tensor codes = pome_tensor_borrow(bytes.data, types[round % 6], 2, (int64_t[]){n, k});
         encoded_test e = encoded_test_begin(arena, POME_OP_constexpr_lut_to_dense);
         encoded_test_tensor(&e, P_constexpr_lut_to_dense_indices, &codes);
         encoded_test_tensor(&e, P_constexpr_lut_to_dense_lut, &lut);
         encoded = encoded_test_end(&e, 0);
         for (int64_t i = 0; i < n * k; i++)
-            weight[i] = op_test_at(&lut, i / k / (n / n_groups) * 16 + (((uint8_t *)bytes.data)[i / 2] >> (i % 2 * 4) & 15));
+            weight[i] = op_test_at(&lut, i / k / (n / n_groups) * (1 << n_bits) + code_at(&bytes, i, n_bits));
         reference(&x, n, k, NULL);
-        numerics = round % 3 ? POME_NUMERICS_FAST : POME_NUMERICS_EXACT;
+        numerics = round / 6 % 3 ? POME_NUMERICS_FAST : POME_NUMERICS_EXACT;
         if (numerics == POME_NUMERICS_FAST)
             widen_bounds(&x, n, k);
         op_test *t = op_test_begin(POME_OP_linear, POME_OPSET_IOS18);
@@ -183,6 +193,52 @@ static void test_palettes(void **unused)
         pome_tensor_reset(&x);
         pome_tensor_reset(&lut);
         pome_tensor_reset(&bytes);
+        pome_arena_destroy(&arena);
+    }
+    numerics = POME_NUMERICS_EXACT;
+}
+
+/* Unsigned codes with offsets of their own type, for each block or one for a row. */
+static void test_integer_offsets(void **unused)
+{
+    (void)unused;
+    for (int round = 0; round < 18; round++) {
+        int n_bits = round % 2 ? 8 : 4;
+        int64_t block = (int64_t[]){32, 64, 16}[round % 3], k = block * op_test_random_int(1, 320 / block);
+        int64_t n = 2 * op_test_random_int(1, 20), m = op_test_random_int(1, 6), nk[2] = {n, k}, entries[2] = {n, k / block};
+        pome_dtype type = n_bits == 8 ? POME_DTYPE_U8 : POME_DTYPE_U4;
+        pome_arena *arena = pome_arena_create(0);
+        pome_tensor x = op_test_tensor(POME_DTYPE_F32, 2, (int64_t[]){m, k}, -1, 1);
+        pome_tensor scales = op_test_tensor(POME_DTYPE_F16, 2, entries, -0.1, 0.1);
+        pome_tensor bytes = op_test_tensor(POME_DTYPE_U8, 1, (int64_t[]){n * k * n_bits / 8}, 0, 255);
+        pome_tensor shifts = op_test_tensor(POME_DTYPE_U8, 1, (int64_t[]){n * k / block}, 0, 255);
+        pome_tensor codes = pome_tensor_borrow(bytes.data, type, 2, nk), offsets = pome_tensor_borrow(shifts.data, type, 2, entries);
+        encoded_test e = encoded_test_begin(arena, POME_OP_constexpr_blockwise_shift_scale);
+        encoded_test_tensor(&e, P_constexpr_blockwise_shift_scale_data, &codes);
+        encoded_test_tensor(&e, P_constexpr_blockwise_shift_scale_scale, &scales);
+        encoded_test_tensor(&e, P_constexpr_blockwise_shift_scale_offset, &offsets);
+        encoded = encoded_test_end(&e, 0);
+        for (int64_t i = 0; i < n * k; i++) {
+            int difference = code_at(&bytes, i, n_bits) - code_at(&shifts, i / block, n_bits);
+            weight[i] = pome_f16_round((float)(op_test_at(&scales, i / block) * difference));
+        }
+        pome_encoded_codes taken;
+        assert_true(pome_encoded_as_codes(encoded, &taken) && taken.code == type && taken.offset_f16);
+        reference(&x, n, k, NULL);
+        numerics = round / 6 % 3 ? POME_NUMERICS_FAST : POME_NUMERICS_EXACT;
+        if (numerics == POME_NUMERICS_FAST)
+            widen_bounds(&x, n, k);
+        op_test *t = op_test_begin(POME_OP_linear, POME_OPSET_IOS18);
+        op_test_numerics(t, numerics);
+        op_test_in(t, "x", &x);
+        op_test_const_encoded(t, "weight", encoded);
+        check(t, m * n);
+        check_row_alone(t, &x, k, "integer offsets", add_encoded, NULL);
+        op_test_end(t);
+        pome_tensor_reset(&x);
+        pome_tensor_reset(&scales);
+        pome_tensor_reset(&bytes);
+        pome_tensor_reset(&shifts);
         pome_arena_destroy(&arena);
     }
     numerics = POME_NUMERICS_EXACT;
@@ -269,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_palettes),
+        cmocka_unit_test(test_integer_offsets),
         cmocka_unit_test(test_sparse),
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_rejections),

@@ -8,12 +8,18 @@
 #include "pome/llm.h"
 #include "pome/predictor.h"
 
-enum { N_IDS = 16, WINDOW = 64 };
+enum { N_IDS = 32, WINDOW = 64 };
 
+/* Random ids of the whole vocabulary, the same in each run (splitmix64 from seed 1). */
 static void fill_ids(int32_t *ids, int64_t n, int64_t n_vocab)
 {
-    for (int64_t i = 0; i < n; i++)
-        ids[i] = (int32_t)((uint64_t)(i + 1) * 2654435761u % (uint64_t)n_vocab);
+    uint64_t state = 1;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t z = state += 0x9e3779b97f4a7c15u;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+        ids[i] = (int32_t)((z ^ z >> 31) % (uint64_t)n_vocab);
+    }
 }
 
 pome_status check_package(const char *path, const common_args *common, pome_error *err)

@@ -5,7 +5,7 @@
 #include "base/f16.h"
 #include "convert/half_bits.h"
 
-enum { GROUP_MAX = 32, MULTIPLE_MAX = 9 };
+enum { GROUP_MAX = 32, MULTIPLE_MAX = 9, NEIGHBOURS = 1, MORE_NEIGHBOURS = 6 };
 #define WANTED_STEPS 0.01f
 
 /* A way to write a group. */
@@ -83,9 +83,9 @@ static float half_next(float half, int by)
     return (bits & 0x7fff) == 0 || (moved & 0x7fff) >= 0x7c00 ? half : pome_f16_to_f32(moved);
 }
 
-/* The codes times k with a scale k times smaller, and neighbours of that scale; the offset that makes the middle of the
- * group exact, and its neighbours. */
-static void try_multiples(form *best, const group *g)
+/* The codes times k with a scale k times smaller, and `reach` neighbours of that scale on each side; the offset that makes
+ * the middle of the group exact, and its neighbours. */
+static void try_multiples(form *best, const group *g, int reach)
 {
     form tried;
     bool has_shift = g->encoding->has_shift;
@@ -95,7 +95,7 @@ static void try_multiples(form *best, const group *g)
         for (uint32_t i = 0; i < g->n; i++)
             tried.code[i] = g->code[i] * (float)k;
         float scale = pome_f16_round(g->scale / (float)k);
-        for (int by = -1; by <= 1; by++) {
+        for (int by = -reach; by <= reach; by++) {
             tried.scale = half_next(scale, by);
             tried.offset = 0;
             if (!has_shift) {
@@ -174,7 +174,9 @@ static void find_form(form *best, const group *g)
     try_form(best, &plain, g);
     if (is_good(g, best))
         return;
-    try_multiples(best, g);
+    try_multiples(best, g, NEIGHBOURS);
+    if (has_shift && !is_good(g, best)) /* without an offset no other scale is nearer */
+        try_multiples(best, g, MORE_NEIGHBOURS);
     if (!is_good(g, best))
         try_grid(best, g);
     if (!is_good(g, best))

@@ -300,10 +300,17 @@ pome_status pome_mlpackage_writer_add_file(const pome_mlpackage_writer *w, const
 /* In one step where the system has it, so that there is a package at every moment. */
 static pome_status replace(const pome_mlpackage_writer *w, pome_error *err)
 {
-    if (renameat2(AT_FDCWD, w->work_path, AT_FDCWD, w->final_path, RENAME_EXCHANGE) == 0) {
+    /* The old package is for a moment what the next conversion takes for its work folder: locked until it is gone. */
+    int old_fd = open(w->final_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (old_fd >= 0)
+        (void)flock(old_fd, LOCK_EX | LOCK_NB);
+    bool is_done = renameat2(AT_FDCWD, w->work_path, AT_FDCWD, w->final_path, RENAME_EXCHANGE) == 0;
+    if (is_done)
         remove_tree(w->work_path);
+    if (old_fd >= 0)
+        close(old_fd);
+    if (is_done)
         return POME_OK;
-    }
     const char *old = pome_arena_printf(w->arena, "%s.old", w->final_path);
     if (!old)
         return no_memory(err);

@@ -341,6 +341,18 @@ def test_two_conversions_to_one_place(pome, checkpoint, tmp_path):
         assert pome("convert", checkpoint, tmp_path / out, "--no-check", *options).returncode == 0
 
 
+def test_conversions_that_replace_each_other(checkpoint, tmp_path, environment):
+    """Each one makes a whole package or is refused for the other."""
+    out = tmp_path / "out.mlpackage"
+    for _ in range(12):
+        both = [subprocess.Popen([POME, "convert", checkpoint, out, "--no-check", "--quiet", "--force"], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True, env=environment) for _ in range(3)]
+        for process in both:
+            error = process.communicate()[1]
+            assert process.returncode == 0 or "another conversion is writing" in error, error
+    assert traces(tmp_path) == ["out.mlpackage"]
+
+
 def test_what_no_package_can_be(pome, checkpoint, tmp_path):
     refused(pome, checkpoint, tmp_path, "lut3", "iOS 16", options=["--target", "iOS16", "--quantize", "lut3"])
     done = pome("convert", checkpoint, tmp_path / "out.mlpackage", "--context", "1")

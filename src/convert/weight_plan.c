@@ -60,7 +60,7 @@ static void plan_blocks(pome_weight_job *job, const pome_encoding_wish *wish)
 static int64_t fitting_group(int64_t n_rows, int64_t wish)
 {
     for (int64_t group = wish; group > 0 && group < n_rows; group /= 2)
-        if (n_rows % group == 0)
+        if (n_rows % group == 0 && (group > 1 || wish == 1))
             return group;
     return n_rows;
 }

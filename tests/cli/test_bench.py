@@ -69,7 +69,7 @@ def test_work_of_a_known_model(pome, package):
 
 
 def test_profile_sums_to_the_wall_clock(pome, package):
-    d = bench_json(pome, package, "-p", 64, "-d", 10, "--profile", *SHORT)
+    d = bench_json(pome, package, "-p", 64, "-d", 10, "--profile", "--no-fuse", "all", *SHORT)
     for row in d["prefill"] + d["decode"]:
         profile = row["profile"]
         steps = sum(step["seconds"] for step in profile["steps"])

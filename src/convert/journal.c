@@ -1,5 +1,6 @@
 #include "convert/journal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -7,11 +8,13 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "formats/mlpackage_writer.h"
 
 typedef struct record {
     uint64_t fingerprint, n_done;
     double worst_steps;
 } record;
+static_assert(sizeof(record) == POME_MLPACKAGE_JOURNAL_BYTES, "the size by which a work folder is known");
 
 uint64_t pome_hash_bytes(uint64_t h, const void *p, size_t n)
 {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 
 const char *const pome_mlpackage_weights_name = "@model_path/weights/weight.bin";
 const char *const pome_mlpackage_journal_name = "progress";
@@ -34,10 +35,28 @@ static void remove_tree(const char *path)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static int remove_below(const char *path, const struct stat *st, int kind, struct FTW *at)
+static int remove_all_but_journal(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
     (void)st, (void)kind;
-    return at->level == 0 ? 0 : remove(path);
+    bool is_journal = at->level == 1 && strcmp(path + at->base, pome_mlpackage_journal_name) == 0;
+    return at->level == 0 || is_journal ? 0 : remove(path);
+}
+
+/* The journal goes last: what a stopped process leaves can be told from a folder of somebody else. */
+static void remove_work(const pome_mlpackage_writer *w)
+{
+    nftw(w->work_path, remove_all_but_journal, 16, FTW_DEPTH | FTW_PHYS);
+    remove_tree(w->work_path);
+}
+
+/* An empty journal where there is none. */
+static pome_status mark(const char *journal_path, int flags, pome_error *err)
+{
+    int fd = open(journal_path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | flags, 0666);
+    if (fd < 0)
+        return pome_fail(err, POME_ERR_IO, "%s: cannot create: %s", journal_path, strerror(errno));
+    close(fd);
+    return POME_OK;
 }
 
 /* Makes a folder and those above it, down from the work folder. */
@@ -128,6 +147,30 @@ static pome_status check_replaceable(const char *path, bool is_set, pome_error *
                      path, is_set ? "set of packages" : "package");
 }
 
+static bool is_empty_folder(const char *path)
+{
+    int n = 0;
+    DIR *dir = opendir(path);
+    while (dir && readdir(dir) && n < 3)
+        n++;
+    if (dir)
+        closedir(dir);
+    return n == 2;
+}
+
+/* What has no journal was not left by a conversion: somebody else's, whatever it is called. */
+static pome_status check_ours(const pome_mlpackage_writer *w, pome_error *err)
+{
+    struct stat st;
+    if (lstat(w->journal_path, &st) == 0 && S_ISREG(st.st_mode) &&
+        (st.st_size == 0 || st.st_size == POME_MLPACKAGE_JOURNAL_BYTES))
+        return POME_OK;
+    if (is_empty_folder(w->work_path))
+        return POME_OK;
+    return pome_fail(err, POME_ERR_ARG, "%s is in the way: it was not left by a conversion, so it is not replaced; move it, "
+                     "or choose another name than %s", w->work_path, w->final_path);
+}
+
 /* The work folder, made or found, locked: two conversions to one place would mix their files. */
 static pome_status lock_work(pome_mlpackage_writer *w, bool *is_new, pome_error *err)
 {
@@ -139,8 +182,8 @@ static pome_status lock_work(pome_mlpackage_writer *w, bool *is_new, pome_error 
         w->lock_fd = open(w->work_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (w->lock_fd < 0 && errno == ENOENT)
             continue;
-        if (w->lock_fd < 0 && (errno == ELOOP || errno == ENOTDIR) && unlink(w->work_path) == 0)
-            continue;
+        if (w->lock_fd < 0 && (errno == ELOOP || errno == ENOTDIR))
+            return check_ours(w, err);
         if (w->lock_fd < 0)
             return pome_fail(err, POME_ERR_IO, "%s: %s", w->work_path, strerror(errno));
         if (flock(w->lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -158,11 +201,15 @@ static pome_status lock_work(pome_mlpackage_writer *w, bool *is_new, pome_error 
 static pome_status prepare_work(pome_mlpackage_writer *w, const char *below, bool resume, bool *is_new, pome_error *err)
 {
     POME_TRY(lock_work(w, is_new, err));
-    if (!*is_new && !resume) {
-        nftw(w->work_path, remove_below, 16, FTW_DEPTH | FTW_PHYS);
+    pome_status status = *is_new ? POME_OK : check_ours(w, err);
+    if (status == POME_OK)
+        status = mark(w->journal_path, resume ? 0 : O_TRUNC, err);
+    if (status == POME_OK && !*is_new && !resume) {
+        nftw(w->work_path, remove_all_but_journal, 16, FTW_DEPTH | FTW_PHYS);
         *is_new = true;
     }
-    pome_status status = make_folders(w->arena, w->work_path, below, err);
+    if (status == POME_OK)
+        status = make_folders(w->arena, w->work_path, below, err);
     if (status == POME_OK && !*is_new)
         status = remove_files(w->arena, w->work_path, pome_mlpackage_journal_name, err);
     if (status != POME_OK)
@@ -194,7 +241,7 @@ static pome_status check_space_of(const pome_mlpackage_writer *w, uint64_t neede
 {
     pome_status status = check_space(w->work_path, needed, err);
     if (status != POME_OK && is_new)
-        remove_tree(w->work_path);
+        remove_work(w);
     return status;
 }
 
@@ -297,16 +344,28 @@ pome_status pome_mlpackage_writer_add_file(const pome_mlpackage_writer *w, const
     return path ? pome_file_write(path, contents.ptr, contents.len, err) : no_memory(err);
 }
 
+/* Without the mark, what is left of it after a sudden end would be in the way of the next conversion, no more. */
+static void mark_old(int fd)
+{
+    int journal = openat(fd, pome_mlpackage_journal_name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_TRUNC | O_CLOEXEC, 0666);
+    if (journal >= 0)
+        close(journal);
+}
+
 /* In one step where the system has it, so that there is a package at every moment. */
 static pome_status replace(const pome_mlpackage_writer *w, pome_error *err)
 {
     /* The old package is for a moment what the next conversion takes for its work folder: locked until it is gone. */
     int old_fd = open(w->final_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (old_fd >= 0)
+    if (old_fd >= 0) {
         (void)flock(old_fd, LOCK_EX | LOCK_NB);
+        mark_old(old_fd);
+    }
     bool is_done = renameat2(AT_FDCWD, w->work_path, AT_FDCWD, w->final_path, RENAME_EXCHANGE) == 0;
     if (is_done)
-        remove_tree(w->work_path);
+        remove_work(w);
+    else if (old_fd >= 0)
+        unlinkat(old_fd, pome_mlpackage_journal_name, 0);
     if (old_fd >= 0)
         close(old_fd);
     if (is_done)
@@ -330,18 +389,19 @@ pome_status pome_mlpackage_writer_commit(const pome_mlpackage_writer *w, pome_er
 {
     if (!w->replaces && pome_path_exists(w->final_path))
         return pome_fail(err, POME_ERR_ARG, "%s exists by now: it was not there at the beginning", w->final_path);
-    if (unlink(w->journal_path) != 0 && errno != ENOENT)
-        return pome_fail(err, POME_ERR_IO, "%s: cannot be removed: %s", w->journal_path, strerror(errno));
     if (pome_path_exists(w->final_path))
-        return replace(w, err);
-    if (rename(w->work_path, w->final_path) != 0)
+        POME_TRY(replace(w, err));
+    else if (rename(w->work_path, w->final_path) != 0)
         return pome_fail(err, POME_ERR_IO, "%s: cannot be renamed to %s: %s", w->work_path, w->final_path, strerror(errno));
+    /* Last, for it marks the work folder; by the descriptor, whatever is called so by now. */
+    if (unlinkat(w->lock_fd, pome_mlpackage_journal_name, 0) != 0 && errno != ENOENT)
+        pome_log(POME_LOG_WARN, "%s/%s: cannot be removed: %s", w->final_path, pome_mlpackage_journal_name, strerror(errno));
     return POME_OK;
 }
 
 void pome_mlpackage_writer_discard(const pome_mlpackage_writer *w)
 {
-    remove_tree(w->work_path);
+    remove_work(w);
 }
 
 void pome_mlpackage_writer_close(pome_mlpackage_writer *w)

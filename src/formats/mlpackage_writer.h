@@ -14,7 +14,7 @@ typedef struct pome_mlpackage_writer {
     const char *final_path;   /* "NAME.mlpackage" */
     const char *work_path;    /* "NAME.mlpackage.partial" */
     const char *weights_path; /* of the weight file, in the work folder */
-    const char *journal_path; /* of a file in it that the maker may keep while the package is made */
+    const char *journal_path; /* of a file in it that the maker may keep while the package is made; empty at first */
     int lock_fd;              /* of the work folder, locked against other conversions to the same place; -1: none */
     bool replaces;            /* what is at the final path */
 } pome_mlpackage_writer;
@@ -22,12 +22,15 @@ typedef struct pome_mlpackage_writer {
 /* What programs call the weight file. */
 extern const char *const pome_mlpackage_weights_name;
 extern const char *const pome_mlpackage_journal_name;
+/* A file of this name with no bytes or these many is what tells a work folder from somebody else's. */
+enum { POME_MLPACKAGE_JOURNAL_BYTES = 24 };
 
 /* Makes the folders; the one that `path` is in must be there. An existing final path is an error unless `force` (it is
  * replaced at the end), and always if it is a folder that holds something else than a package (or a set of them). Work
  * left over from an earlier call is removed, all but the weight file and the journal if
- * `resume`. The work folder is locked until pome_mlpackage_writer_close. needed_bytes: checked against the free space.
- * Errors: ARG (it exists), IO (also: another process works there). */
+ * `resume`; what has its name, but no journal, is an error. The work folder is locked until pome_mlpackage_writer_close.
+ * needed_bytes: checked against the free space.
+ * Errors: ARG (it exists; something is in the way of the work folder), IO (also: another process works there). */
 pome_status pome_mlpackage_writer_open(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes, bool force,
                                        bool resume, pome_arena *arena, pome_error *err);
 /* The same for a folder of packages: work_path is an empty folder, or what is left of earlier work; weights_path is
@@ -40,7 +43,7 @@ pome_status pome_mlpackage_writer_finish_model(const pome_mlpackage_writer *w, p
 /* A file beside Manifest.json. `name` has no slash. */
 pome_status pome_mlpackage_writer_add_file(const pome_mlpackage_writer *w, const char *name, pome_bytes contents,
                                            pome_error *err);
-/* Gives the work folder its final name, without the journal. */
+/* Gives the work folder its final name and removes the journal. */
 pome_status pome_mlpackage_writer_commit(const pome_mlpackage_writer *w, pome_error *err);
 /* Removes the work folder. */
 void pome_mlpackage_writer_discard(const pome_mlpackage_writer *w);

@@ -327,11 +327,32 @@ def test_force_replaces_no_documents(pome, checkpoint, tmp_path):
         assert pome("convert", checkpoint, tmp_path / "set", "--force", "--no-check", "--chunks", "2").returncode == 0
 
 
+@pytest.mark.parametrize("options", [[], ["--force"], ["--resume"]], ids=lambda o: "".join(o) or "plain")
+def test_a_foreign_work_folder_is_kept(pome, checkpoint, tmp_path, golden, options):
+    """Documents, a package, a file or a link that happens to be called as the work folder."""
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "letter").write_text("dear")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "progress").write_text("more than half of the work is done")
+    for out, more in (("out.mlpackage", []), ("set", ["--chunks", "2"])):
+        work = tmp_path / (out + ".partial")
+        for make in (lambda: shutil.copytree(tmp_path / "letters", work), lambda: shutil.copytree(tmp_path / "notes", work),
+                     lambda: shutil.copytree(golden / "apple" / "int4-block32.mlpackage", work),
+                     lambda: work.write_text("a file"), lambda: work.symlink_to(tmp_path / "letters")):
+            make()
+            before = files_of(tmp_path)
+            done = pome("convert", checkpoint, tmp_path / out, "--no-check", *more, *options)
+            assert done.returncode == 1 and f"{work} is in the way" in done.stderr, done
+            assert files_of(tmp_path) == before and not (tmp_path / out).exists()
+            shutil.rmtree(work) if work.is_dir() and not work.is_symlink() else work.unlink()
+        assert pome("convert", checkpoint, tmp_path / out, "--no-check", *more, *options).returncode == 0
+
+
 def test_two_conversions_to_one_place(pome, checkpoint, tmp_path):
     """The second is refused while the first holds the work folder."""
     for work, out, options in (("out.mlpackage.partial", "out.mlpackage", []), ("set.partial", "set", ["--chunks", "2"])):
         (tmp_path / work).mkdir()
-        fd = os.open(tmp_path / work, os.O_RDONLY)
+        fd = os.open(tmp_path / work, os.O_RDONLY)  # empty: just made
         fcntl.flock(fd, fcntl.LOCK_EX)
         for resume in ([], ["--resume"]):
             done = pome("convert", checkpoint, tmp_path / out, "--no-check", *options, *resume)

@@ -224,14 +224,14 @@ static pome_status add_file(pome_safetensors *st, const char *path, pome_error *
 typedef struct missing_shards {
     const char **names;
     size_t n;
+    pome_strmap files; /* all that the index names; those that are missing: to this object */
 } missing_shards;
 
 /* The distinct files of the index, in the order of their first mention. */
 static pome_status add_shards(pome_safetensors *st, const char *folder, const json_t *map, missing_shards *missing,
                               pome_error *err)
 {
-    pome_strmap seen;
-    pome_strmap_init(&seen, st->arena);
+    pome_strmap_init(&missing->files, st->arena);
     missing->names = POME_NEW_ARRAY(st->arena, const char *, json_object_size(map) + 1);
     if (!missing->names)
         return no_memory(err);
@@ -240,14 +240,18 @@ static pome_status add_shards(pome_safetensors *st, const char *folder, const js
     json_object_foreach((json_t *)(uintptr_t)map, name, node)
     {
         const char *file = json_string_value(node);
-        if (!file || !pome_path_is_inside(file))
+        if (!file || !*file)
             return pome_fail(err, POME_ERR_FORMAT, "%s: the index does not say in which file \"%.200s\" is", folder, name);
-        if (pome_strmap_get(&seen, pome_str_of(file)))
+        if (!pome_path_is_inside(file))
+            return pome_fail(err, POME_ERR_FORMAT, "%s: the index says that \"%.200s\" is in %.300s, wanted a file in this folder",
+                             folder, name, file);
+        if (pome_strmap_get(&missing->files, pome_str_of(file)))
             continue;
         const char *path = pome_arena_printf(st->arena, "%s/%s", folder, file);
-        if (!path || !pome_strmap_set(&seen, pome_str_of(file), st))
+        bool exists = path && pome_path_exists(path);
+        if (!path || !pome_strmap_set(&missing->files, pome_str_of(file), exists ? (void *)st : (void *)missing))
             return no_memory(err);
-        if (pome_path_exists(path))
+        if (exists)
             POME_TRY(add_file(st, path, err));
         else
             missing->names[missing->n++] = file;
@@ -277,25 +281,40 @@ static pome_status fail_missing(const char *folder, const missing_shards *missin
                      missing->n, missing->n == 1 ? " is" : "s are", list, more, tensor, file);
 }
 
+/* An index that is older than its shards may name files that are gone; if the file is there, the tensor is in it. */
+static pome_status check_place(const pome_safetensor *t, const char *folder, const char *file, const missing_shards *missing,
+                               pome_error *err)
+{
+    size_t len = strlen(folder);
+    const char *found = strncmp(t->file, folder, len) == 0 && t->file[len] == '/' ? t->file + len + 1 : t->file;
+    if (strcmp(found, file) == 0 || pome_strmap_get(&missing->files, pome_str_of(file)) == missing)
+        return POME_OK;
+    return pome_fail(err, POME_ERR_FORMAT, "%s: the index lists \"%.200s\" in %.200s, but it is in %.200s", folder, t->name,
+                     file, found);
+}
+
 static pome_status check_listed(const pome_safetensors *st, const char *folder, const json_t *map,
                                 const missing_shards *missing, pome_error *err)
 {
     const char *name;
     json_t *node;
     json_object_foreach((json_t *)(uintptr_t)map, name, node)
-        if (!pome_safetensors_find(st, name)) {
-            if (missing->n)
-                return fail_missing(folder, missing, name, json_string_value(node), err);
-            return pome_fail(err, POME_ERR_FORMAT, "%s: the index lists \"%.200s\" in %s, which does not have it", folder,
-                             name, json_string_value(node));
-        }
+    {
+        const pome_safetensor *t = pome_safetensors_find(st, name);
+        if (!t && missing->n)
+            return fail_missing(folder, missing, name, json_string_value(node), err);
+        if (!t)
+            return pome_fail(err, POME_ERR_FORMAT, "%s: the index lists \"%.200s\" in %.200s, which does not have it",
+                             folder, name, json_string_value(node));
+        POME_TRY(check_place(t, folder, json_string_value(node), missing, err));
+    }
     return POME_OK;
 }
 
 static pome_status add_indexed(pome_safetensors *st, const char *folder, const char *path, pome_error *err)
 {
     char *text = NULL;
-    missing_shards missing = {NULL, 0};
+    missing_shards missing = {0};
     size_t len = 0;
     json_error_t why;
     POME_TRY(pome_file_read(path, INDEX_BYTES_MAX, &text, &len, err));

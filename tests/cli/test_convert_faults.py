@@ -199,6 +199,25 @@ def test_missing_shards_are_all_named(pome, checkpoint, tmp_path, n_shards, n_mi
     assert files[-1] not in told
 
 
+def test_index_that_names_the_wrong_file(pome, checkpoint, tmp_path):
+    tensors = read_safetensors(checkpoint / "model.safetensors")
+    (checkpoint / "model.safetensors").unlink()
+    names = list(tensors)
+    index = {}
+    for file, part in (("a.safetensors", names[::2]), ("b.safetensors", names[1::2])):
+        write_safetensors(checkpoint / file, {name: tensors[name] for name in part})
+        index |= dict.fromkeys(part, file)
+    text = checkpoint / "model.safetensors.index.json"
+    for place, parts in (("b.safetensors", ["in b.safetensors, but it is in a.safetensors"]),
+                         ("../b.safetensors", ["in ../b.safetensors, wanted a file in this folder"]),
+                         ("/etc/passwd", ["in /etc/passwd, wanted a file in this folder"]),
+                         ("", ["does not say in which file"]), (None, ["does not say in which file"])):
+        text.write_text(json.dumps({"weight_map": index | {names[2]: place}}))
+        refused(pome, checkpoint, tmp_path, "checkpoint: the index ", f'"{names[2]}"', *parts)
+    text.write_text(json.dumps({"weight_map": index}))
+    assert pome("convert", checkpoint, tmp_path / "out.mlpackage", "--no-check").returncode == 0
+
+
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json"])
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", '{"weight_map": {"a": 5}}', '{"weight_map": {"a": "../../etc/passwd"}}'])
 def test_damaged_json(pome, checkpoint, tmp_path, name, text):

@@ -37,7 +37,7 @@ static void wrap(FILE *to, const char *text, int at, int indent)
 /* "-t, --threads N" */
 static int format_option(const option *o, char *text, size_t size)
 {
-    char letter[8] = "    ", value[64] = "";
+    char letter[8] = "    ", value[160] = "";
     if (o->letter)
         snprintf(letter, sizeof letter, "-%c, ", o->letter);
     if (o->value)
@@ -51,7 +51,7 @@ void help_print(FILE *to, const verb *v)
     wrap(to, v->description, 0, 0);
     fprintf(to, "\nOptions:\n");
     for (const option *o = v->options; o->name; o++) {
-        char text[128], help[400];
+        char text[256], help[1024];
         if (!o->help)
             continue;
         int len = format_option(o, text, sizeof text);
@@ -91,6 +91,8 @@ static void put_troff(FILE *to, const char *text)
             fputs("\\e", to);
         else if (*text == '-')
             fputs("\\-", to);
+        else if (*text == '|')
+            fputs("|\\:", to); /* a line may end here */
         else if (*text == '\n')
             fputs(text[1] == '\n' ? "\n.PP" : "\n", to);
         else
@@ -111,7 +113,7 @@ void help_print_man(FILE *to, const verb *v)
     put_troff(to, v->description);
     fprintf(to, ".SH OPTIONS\n");
     for (const option *o = v->options; o->name; o++) {
-        char text[128];
+        char text[256];
         if (!o->help)
             continue;
         format_option(o, text, sizeof text);

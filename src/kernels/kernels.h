@@ -10,7 +10,7 @@
  * Products with int8 activations (pome_coded_kernels) have their own order: within a block of 32 the sum is an exact
  * integer, and the blocks follow one another, each adding float(sum) * (weight's scale * activations' scale) in one
  * fused multiply-add; an offset is subtracted first, sum - offset * sum_of_activation_codes, fused as well. So these too
- * give the same bits whatever the number of rows on either side.
+ * give the same bits whatever the number of rows on either side. Infinite scales and offsets count as NaN.
  *
  * No kernel reads or writes past what its sizes say, and none wants alignment. */
 #ifndef POME_KERNELS_KERNELS_H

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import POME
 
-VERBS = ["run", "predict", "inspect", "tokenize", "convert"]
+VERBS = ["run", "predict", "inspect", "tokenize", "convert", "bench", "perplexity"]
 
 
 def test_version(pome):

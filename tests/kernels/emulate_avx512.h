@@ -213,6 +213,12 @@ EMU emu512 emu_add(emu512 a, emu512 b)
         a.f[i] += b.f[i];
     return a;
 }
+EMU emu512 emu_sub(emu512 a, emu512 b)
+{
+    for (size_t i = 0; i < 16; i++)
+        a.f[i] -= b.f[i];
+    return a;
+}
 EMU emu512 emu_fmadd(emu512 a, emu512 b, emu512 c)
 {
     for (size_t i = 0; i < 16; i++)
@@ -292,6 +298,7 @@ EMU emu512i emu_bits(emu512 a)
 #undef _mm512_set1_ps
 #undef _mm512_mul_ps
 #undef _mm512_add_ps
+#undef _mm512_sub_ps
 #undef _mm512_fmadd_ps
 #undef _mm512_fnmadd_ps
 #undef _mm512_insertf32x8
@@ -340,6 +347,7 @@ EMU emu512i emu_bits(emu512 a)
 #define _mm512_set1_ps emu_set_ps
 #define _mm512_mul_ps emu_mul
 #define _mm512_add_ps emu_add
+#define _mm512_sub_ps emu_sub
 #define _mm512_fmadd_ps emu_fmadd
 #define _mm512_fnmadd_ps emu_fnmadd
 #define _mm512_insertf32x8 emu_insert256

@@ -111,7 +111,7 @@ def sizes(folder, n):
     return found
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, "gpt2", "openelm"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_stateful_chunks(pome, tmp_path, family):
     ids, want = oracle(family, tmp_path / "model")
     out = tmp_path / "out"
@@ -166,7 +166,7 @@ def window_logits(chunks, ids, n_prompt):
     return np.array(rows)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in ("gpt2", "openelm")])  # those are refused, see below
 @pytest.mark.parametrize("target", ["iOS18", "iOS16"])
 def test_window_chunks(pome, tmp_path, family, target):
     if target == "iOS16" and family not in ("llama3", "gemma3"):

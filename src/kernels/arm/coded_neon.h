@@ -211,9 +211,11 @@ static inline void load_entries(entries *e, const uint16_t *table, const product
     }
 }
 
+/* An infinite scale gives NaN, as its products with codes of 0 are. */
 static inline float32x4_t entry_at(const entries *e, size_t entry, size_t half)
 {
-    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(e->half[entry - e->first] + 4 * half)));
+    float32x4_t v = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(e->half[entry - e->first] + 4 * half)));
+    return vaddq_f32(v, vsubq_f32(v, v));
 }
 
 /* acc + (sum - offset * sum_x) * (scale * scale_x) */

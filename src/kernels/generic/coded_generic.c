@@ -107,6 +107,13 @@ static float integer_table(const uint16_t *table_f16, int32_t *table)
     return finite ? max / 32767.0f : NAN;
 }
 
+/* An infinite scale gives NaN, as its products with codes of 0 are. */
+static float entry_value(uint16_t half)
+{
+    float v = pome_f16_to_f32(half);
+    return v + (v - v);
+}
+
 static void times(pome_codes codes, float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n)
 {
     int32_t table[16], code[BLOCK];
@@ -118,7 +125,7 @@ static void times(pome_codes codes, float *y, size_t ldy, const void *q8, size_t
             y[i * ldy + j] = 0;
         for (size_t b = 0; b < w->k / BLOCK; b++) {
             size_t entry = j * (w->k / w->block) + b * BLOCK / w->block;
-            float scale = codes == POME_CODES_LUT4 ? unit : pome_f16_to_f32(w->scale_f16[entry]);
+            float scale = codes == POME_CODES_LUT4 ? unit : entry_value(w->scale_f16[entry]);
             bool shifted = (codes == POME_CODES_U4 || codes == POME_CODES_U8) && w->offset_f16;
             unpack(codes, w, table, j, b, code);
             for (size_t i = 0; i < m; i++) {
@@ -128,7 +135,7 @@ static void times(pome_codes codes, float *y, size_t ldy, const void *q8, size_t
                     sum += code[p] * x.code[b * BLOCK + p];
                 float total = (float)sum;
                 if (shifted)
-                    total -= pome_f16_to_f32(w->offset_f16[entry]) * (float)x.sum[b];
+                    total -= entry_value(w->offset_f16[entry]) * (float)x.sum[b];
                 y[i * ldy + j] += total * (scale * x.scale[b]);
             }
         }

@@ -65,6 +65,13 @@ typedef struct entries {
     size_t first;
 } entries;
 
+/* Halves as floats. An infinite scale gives NaN, as its products with codes of 0 are. */
+static inline __m256 entry_values(__m128i half)
+{
+    __m256 v = _mm256_cvtph_ps(half);
+    return _mm256_add_ps(v, _mm256_sub_ps(v, v));
+}
+
 static inline void transpose_entries(entries *e, const uint16_t *table, size_t per_row, const size_t *index)
 {
     __m128i r[LANES], s[LANES];
@@ -77,10 +84,10 @@ static inline void transpose_entries(entries *e, const uint16_t *table, size_t p
     for (size_t h = 0; h < 2; h++) {
         __m128i a = _mm_unpacklo_epi32(s[h], s[2 + h]), b = _mm_unpackhi_epi32(s[h], s[2 + h]);
         __m128i c = _mm_unpacklo_epi32(s[4 + h], s[6 + h]), d = _mm_unpackhi_epi32(s[4 + h], s[6 + h]);
-        _mm256_storeu_ps(e->value[4 * h], _mm256_cvtph_ps(_mm_unpacklo_epi64(a, c)));
-        _mm256_storeu_ps(e->value[4 * h + 1], _mm256_cvtph_ps(_mm_unpackhi_epi64(a, c)));
-        _mm256_storeu_ps(e->value[4 * h + 2], _mm256_cvtph_ps(_mm_unpacklo_epi64(b, d)));
-        _mm256_storeu_ps(e->value[4 * h + 3], _mm256_cvtph_ps(_mm_unpackhi_epi64(b, d)));
+        _mm256_storeu_ps(e->value[4 * h], entry_values(_mm_unpacklo_epi64(a, c)));
+        _mm256_storeu_ps(e->value[4 * h + 1], entry_values(_mm_unpackhi_epi64(a, c)));
+        _mm256_storeu_ps(e->value[4 * h + 2], entry_values(_mm_unpacklo_epi64(b, d)));
+        _mm256_storeu_ps(e->value[4 * h + 3], entry_values(_mm_unpackhi_epi64(b, d)));
     }
 }
 
@@ -95,7 +102,7 @@ static inline void load_entries(entries *e, const uint16_t *table, size_t per_ro
     e->first = 0;
     for (size_t i = 0; i < per_row; i++)
         for (size_t r = 0; r < LANES; r++)
-            e->value[i][r] = _cvtsh_ss(table[index[r] * per_row + i]);
+            e->value[i][r] = _mm256_cvtss_f32(entry_values(_mm_cvtsi32_si128(table[index[r] * per_row + i])));
 }
 
 static inline void store_rows(float *y, __m256 v, size_t n /* left */)

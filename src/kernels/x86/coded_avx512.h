@@ -213,9 +213,11 @@ static inline void load_entries(entries *e, const uint16_t *table, const product
             e->half[i][r] = table[g->index[r] * p->per_row + i];
 }
 
+/* An infinite scale gives NaN, as its products with codes of 0 are. */
 static inline __m512 entry_at(const entries *e, size_t entry)
 {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)e->half[entry - e->first]));
+    __m512 v = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)e->half[entry - e->first]));
+    return _mm512_add_ps(v, _mm512_sub_ps(v, v));
 }
 
 static inline __mmask16 first_lanes(size_t n)

@@ -135,12 +135,17 @@ static pome_status check_layers(pome_lm_config *c, pome_error *err)
     return POME_OK;
 }
 
-static pome_status check_rope(const char *what, pome_rope *r, int64_t head_dim, pome_error *err)
+/* Bases in use are 1e4 to 1e8: outside these bounds all elements would turn alike, or one alone. */
+#define THETA_MIN 10.0
+#define THETA_MAX 1e12
+
+static pome_status check_rope(const char *what, const char *field, const pome_rope *r, int64_t head_dim, pome_error *err)
 {
     if (r->dim < 2 || r->dim % 2 != 0 || r->dim > head_dim)
         return pome_fail(err, POME_ERR_FORMAT, "%" PRId64 " %s elements in a head of %" PRId64, r->dim, what, head_dim);
-    if (!(r->theta > 1 && r->theta < 1e15))
-        return pome_fail(err, POME_ERR_FORMAT, "the base of %s elements is %g, wanted more than 1", what, r->theta);
+    if (!(r->theta >= THETA_MIN && r->theta <= THETA_MAX))
+        return pome_fail(err, POME_ERR_FORMAT, "%s, the base of %s elements, is %g, wanted %g to %g", field, what, r->theta,
+                         THETA_MIN, THETA_MAX);
     return POME_OK;
 }
 
@@ -175,6 +180,6 @@ pome_status pome_lm_config_check(pome_lm_config *c, pome_error *err)
         c->rope.dim = c->head_dim;
     if (c->local_rope.dim == 0 && c->local_rope.theta > 0)
         c->local_rope.dim = c->rope.dim;
-    POME_TRY(check_rope("rotated", &c->rope, c->head_dim, err));
-    return c->local_rope.dim ? check_rope("locally rotated", &c->local_rope, c->head_dim, err) : POME_OK;
+    POME_TRY(check_rope("rotated", c->family->fields->theta, &c->rope, c->head_dim, err));
+    return c->local_rope.dim ? check_rope("locally rotated", "rope_local_base_freq", &c->local_rope, c->head_dim, err) : POME_OK;
 }

@@ -34,6 +34,13 @@ CONFIGURATIONS = [
     ("phi3", dict(partial_rotary_factor=1.5), ["partial_rotary_factor is 1.5"]),
     ("phi3", dict(partial_rotary_factor=0.2), ["3 rotated elements"]),
     ("gemma3_text", dict(rope_parameters={SLIDING: dict(rope_type="spiral"), FULL: dict(rope_type="default")}), ["spiral"]),
+    *(("llama", dict(rope_theta=theta), [f"rope_theta, the base of rotated elements, is {text}, wanted 10 to 1e+12"])
+      for theta, text in ((1e308, "1e+308"), (2e12, "2e+12"), (9.5, "9.5"), (1e-30, "1e-30"), (0, "0"), (-10000, "-10000"))),
+    *(("llama", dict(rope_theta=theta), ["not JSON", text]) for theta, text in ((float("inf"), "Infinity"), (float("nan"), "NaN"))),
+    ("llama", dict(rope_theta="10000"), ["rope_theta is a text", "a number"]),
+    ("llama", dict(rope_parameters=dict(rope_type="default", rope_theta=1e13)), ["rope_theta", "1e+13", "10 to 1e+12"]),
+    ("openelm", dict(rope_freq_constant=1e308), ["rope_freq_constant", "1e+308", "10 to 1e+12"]),
+    ("gemma3_text", dict(rope_local_base_freq=0.5), ["rope_local_base_freq", "locally rotated", "0.5", "10 to 1e+12"]),
     # activations
     ("llama", dict(hidden_act="relu6"), ["activation", "relu6"]),
     ("gemma2", dict(hidden_activation="quick_gelu"), ["activation", "quick_gelu"]),
@@ -197,6 +204,8 @@ def test_tied_heads(pome, models, tmp_path):
     ("llama.expert_count", "uint32", 8, ["expert_count"]),
     ("llama.logit_scale", "float32", 0.5, ["logit_scale"]),
     ("llama.attention.clamp_kqv", "float32", 8.0, ["clamp_kqv"]),
+    *(("llama.rope.freq_base", "float32", base, ["base of rotated elements", f"is {text}, wanted 10 to 1e+12"])
+      for base, text in ((float("inf"), "inf"), (float("nan"), "nan"), (float("-inf"), "-inf"), (0.0, "0"), (1e38, "1e+38"))),
     ("llama.rope.scaling.type", "string", "spiral", ["spiral"]),
     ("llama.attention.value_length", "uint32", 32, ["keys of 16", "values of 32"]),
     ("llama.attention.head_count", "array", [4, 4, 4], ["head_count", "2 numbers"]),

@@ -22,8 +22,7 @@ typedef struct convert_args {
 static void set_defaults(void *opaque)
 {
     convert_args *args = opaque;
-    args->block = -1;
-    args->group = 32;
+    args->block = args->palette = args->granularity = -1; /* not given */
 }
 
 #define AT(member) offsetof(convert_args, member)
@@ -113,8 +112,10 @@ static bool read_options(pome_convert_opts *opts, const convert_args *args, char
     pome_convert_opts_default(opts);
     opts->quantize = quantize[args->quantize];
     opts->block = args->block;
-    opts->palette = args->palette == 1 ? POME_PALETTE_UNIFORM : POME_PALETTE_KMEANS;
-    opts->group_rows = args->granularity == 1 ? args->group : 0;
+    opts->palette = args->palette < 0    ? POME_PALETTE_DEFAULT
+                    : args->palette == 1 ? POME_PALETTE_UNIFORM
+                                         : POME_PALETTE_KMEANS;
+    opts->group_rows = args->granularity == 1 ? (args->group ? args->group : 32) : args->granularity;
     opts->context = args->context;
     opts->target = args->target == 1 ? POME_TARGET_IOS16 : POME_TARGET_IOS18;
     opts->precision = args->precision == 1 ? POME_PRECISION_FP32 : POME_PRECISION_FP16;
@@ -127,6 +128,11 @@ static bool read_options(pome_convert_opts *opts, const convert_args *args, char
     opts->force = args->force;
     opts->resume = args->resume;
     opts->dry_run = args->dry_run;
+    if (args->group && args->granularity != 1) {
+        fprintf(stderr, "pome convert: --group-size belongs to --granularity per-grouped-channel, with --quantize lut1, lut2, "
+                        "lut3, lut4, lut6 or lut8\n");
+        return false;
+    }
     for (size_t i = 0; i < args->keep.n; i++) {
         texts[i] = strdup(args->keep.items[i]);
         if (!texts[i] || !read_keep(opts, texts[i])) {

@@ -44,8 +44,9 @@ typedef enum pome_convert_states {
 } pome_convert_states;
 
 typedef enum pome_palette_mode {
-    POME_PALETTE_KMEANS = 0, /* entries of least squared error */
-    POME_PALETTE_UNIFORM     /* evenly between the least and the largest weight */
+    POME_PALETTE_DEFAULT = 0, /* KMEANS; the others are an error where nothing gets a palette */
+    POME_PALETTE_KMEANS,      /* entries of least squared error */
+    POME_PALETTE_UNIFORM      /* evenly between the least and the largest weight */
 } pome_palette_mode;
 
 typedef enum pome_convert_chunks {
@@ -59,9 +60,11 @@ typedef bool pome_convert_progress_fn(void *arg, const char *tensor, uint64_t do
 typedef struct pome_convert_opts {
     size_t size;           /* sizeof(pome_convert_opts) */
     pome_quantize quantize;
-    int64_t block;         /* columns per scale; 0: one per row; -1: 32, or 0 for iOS 16, which has no blocks */
+    int64_t block;         /* columns per scale; 0: one per row; -1: 32, or 0 for iOS 16, which has no blocks. An
+                            * error, but for -1, where nothing gets codes with scales */
     pome_palette_mode palette;
-    int64_t group_rows;    /* rows per palette; 0: one for the whole tensor */
+    int64_t group_rows;    /* rows per palette; 0: one for the whole tensor; -1: the same, and no error where nothing
+                            * gets a palette */
     int64_t context;       /* rows of the cache; 0: 2048, or 512 for POME_CHUNKS_LLM_CLI, which has no other */
     pome_convert_target target;
     pome_convert_precision precision;
@@ -80,7 +83,7 @@ typedef struct pome_convert_opts {
     void *progress_arg;
 } pome_convert_opts;
 
-POME_API void pome_convert_opts_default(pome_convert_opts *opts); /* DEFAULT, block -1, Apple's names */
+POME_API void pome_convert_opts_default(pome_convert_opts *opts); /* DEFAULT, block and group_rows -1, Apple's names */
 
 /* What came of it. */
 typedef struct pome_convert_report {

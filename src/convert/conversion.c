@@ -15,7 +15,7 @@ enum { CONTEXT_DEFAULT = 2048 };
 
 void pome_convert_opts_default(pome_convert_opts *opts)
 {
-    *opts = (pome_convert_opts){.size = sizeof *opts, .block = -1};
+    *opts = (pome_convert_opts){.size = sizeof *opts, .block = -1, .group_rows = -1};
 }
 
 /* ---- options ---- */
@@ -35,13 +35,37 @@ static pome_quantize default_quantize(const pome_checkpoint *c, const pome_conve
     return c->is_quantized ? POME_QUANTIZE_KEEP : POME_QUANTIZE_INT4;
 }
 
+/* What is said and would change nothing is more likely a mistake about what the weights become. */
+static pome_status check_details(const pome_lm_graph *b, const pome_convert_opts *o, pome_error *err)
+{
+    const pome_encoding_wish *all[] = {&b->wish, &b->embedding_wish, &b->head_wish, &b->attention_wish, &b->mlp_wish};
+    bool has_blocks = false, has_palettes = false;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        has_blocks |= all[i]->form == POME_FORM_SYMMETRIC || all[i]->form == POME_FORM_ASYMMETRIC;
+        has_palettes |= all[i]->form == POME_FORM_PALETTE;
+    }
+    const char *blocks = !has_blocks && o->block >= 0 ? "--block-size" : NULL;
+    const char *palettes = has_palettes                          ? NULL
+                           : o->palette != POME_PALETTE_DEFAULT ? "--palette"
+                           : o->group_rows >= 0                 ? "--granularity"
+                                                                : NULL;
+    if (!blocks && !palettes)
+        return POME_OK;
+    char text[96];
+    pome_encoding_wish_describe(text, sizeof text, &b->wish, b->real);
+    return pome_fail(err, POME_ERR_ARG, "%s does not apply to weights of this form: %s; it belongs to --quantize %s",
+                     blocks ? blocks : palettes, text,
+                     blocks ? "int8, int4, uint8 and uint4" : "lut1, lut2, lut3, lut4, lut6 and lut8");
+}
+
 static pome_status check_wishes(const pome_lm_graph *b, const pome_convert_opts *o, pome_error *err)
 {
     POME_TRY(pome_encoding_wish_check("weights", &b->wish, o, err));
     POME_TRY(pome_encoding_wish_check("embedding", &b->embedding_wish, o, err));
     POME_TRY(pome_encoding_wish_check("head", &b->head_wish, o, err));
     POME_TRY(pome_encoding_wish_check("attention", &b->attention_wish, o, err));
-    return pome_encoding_wish_check("mlp", &b->mlp_wish, o, err);
+    POME_TRY(pome_encoding_wish_check("mlp", &b->mlp_wish, o, err));
+    return check_details(b, o, err);
 }
 
 static pome_status set_wishes(pome_lm_graph *b, const pome_convert_opts *o, pome_error *err)
@@ -112,7 +136,7 @@ static pome_status check_options(const pome_convert_opts *o, const char *out, po
     if (o->states != POME_STATES_STACKED && cache_of(o) == POME_LM_CACHE_NONE)
         return pome_fail(err, POME_ERR_ARG, "%s has no states",
                          has_window(o) ? "--chunk-style llm-cli" : is_before_ios18(o) ? "an iOS 16 package" : "an fp32 package");
-    if (o->group_rows < 0)
+    if (o->group_rows < -1)
         return pome_fail(err, POME_ERR_ARG, "groups of %" PRId64 " rows", o->group_rows);
     return check_chunks(o, err);
 }
@@ -239,7 +263,7 @@ static uint64_t fingerprint_of(const conversion *v)
         h = pome_hash_file_time(h, pome_mapping_path(c->gguf.mapping));
     for (uint32_t i = 0; i < c->tensors.n_mappings; i++)
         h = pome_hash_file_time(h, pome_mapping_path(c->tensors.mappings[i]));
-    const int32_t how[2] = {v->o->search, (int32_t)v->o->palette};
+    const int32_t how[2] = {v->o->search, (int32_t)v->graph.wish.palette};
     return pome_hash_bytes(h, how, sizeof how);
 }
 

@@ -29,8 +29,9 @@ enum { N_TYPES = sizeof types / sizeof types[0] };
 static void set(pome_encoding_wish *out, size_t type, const pome_convert_opts *o)
 {
     int64_t block = o->block >= 0 ? o->block : o->target == POME_TARGET_IOS16 ? 0 : 32;
+    pome_palette_mode palette = o->palette == POME_PALETTE_UNIFORM ? POME_PALETTE_UNIFORM : POME_PALETTE_KMEANS;
     *out = (pome_encoding_wish){.form = types[type].form, .code = types[type].code, .block = block,
-                                .group_rows = o->group_rows, .palette = o->palette, .searches = o->search};
+                                .group_rows = o->group_rows > 0 ? o->group_rows : 0, .palette = palette, .searches = o->search};
 }
 
 pome_status pome_encoding_wish_set(pome_encoding_wish *out, pome_quantize q, const pome_convert_opts *o, pome_error *err)

@@ -117,6 +117,43 @@ def test_unknown_fields_are_warned_about(pome, tmp_path):
     assert not any(name in warnings for name in ("other", "third", "image_token_id", "logits_scaling", "qk_clip"))
 
 
+CODES, PALETTES = "--quantize int8, int4, uint8 and uint4", "--quantize lut1, lut2, lut3, lut4, lut6 and lut8"
+
+
+@pytest.mark.parametrize("options,parts", [
+    (["--palette", "kmeans", "--quantize", "int4"], ["--palette ", "int4", PALETTES]),
+    (["--palette", "uniform"], ["--palette ", PALETTES]),
+    (["--granularity", "per-tensor", "--quantize", "uint8"], ["--granularity ", "uint8", PALETTES]),
+    (["--granularity", "per-grouped-channel", "--group-size", 16, "--quantize", "none"], ["--granularity ", "fp16", PALETTES]),
+    (["--palette", "kmeans", "--keep", "head=int8"], ["--palette ", PALETTES]),
+    (["--block-size", 32, "--quantize", "lut4"], ["--block-size ", "lut4", CODES]),
+    (["--block-size", 0, "--quantize", "none"], ["--block-size ", "fp16", CODES]),
+    (["--block-size", 32, "--precision", "fp32"], ["--block-size ", "fp32", CODES]),
+    (["--block-size", 32, "--quantize", "lut4", "--keep", "head=fp16"], ["--block-size ", CODES]),
+], ids=lambda v: "-".join(map(str, v)) if str(v[0]).startswith("--") and len(v) > 1 else None)
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["written", "dry"])
+def test_options_of_other_weights(pome, models, tmp_path, options, parts, dry):
+    done = convert(pome, models("llama"), tmp_path / "out.mlpackage", *options, *dry, check=False)
+    assert done.returncode == 1 and done.stdout == "", done
+    for part in ["does not apply", *parts]:
+        assert part in done.stderr, done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_group_size_without_groups(pome, models, tmp_path):
+    for options in (["--quantize", "lut4"], ["--quantize", "lut4", "--granularity", "per-tensor"], ["--quantize", "int4"]):
+        done = convert(pome, models("llama"), tmp_path / "out.mlpackage", "--group-size", 32, *options, check=False)
+        assert done.returncode == 2 and "--granularity per-grouped-channel" in done.stderr and "lut4" in done.stderr, done
+
+
+def test_options_of_some_weights(pome, models, tmp_path):
+    """What applies to the weights that --keep names is no mistake."""
+    for options in (["--palette", "uniform", "--quantize", "int4", "--keep", "head=lut4"],
+                    ["--granularity", "per-tensor", "--block-size", 16, "--quantize", "lut8", "--keep", "mlp=uint4"],
+                    ["--granularity", "per-grouped-channel", "--group-size", 8, "--palette", "kmeans", "--quantize", "lut2"]):
+        convert(pome, models("llama"), tmp_path / "out.mlpackage", "--dry-run", *options)
+
+
 # ---- tensors ----
 
 @pytest.fixture(scope="module")

@@ -64,6 +64,7 @@ def test_check_finite_names_the_first(pome, package, tmp_path):
 def test_plan(pome, package):
     text = subprocess.run([pome, "inspect", package, "--plan"], capture_output=True, text=True, check=True).stdout
     lines = text.splitlines()
+    assert "fused" in lines.pop(1) and "rms-norm 0" in text
     assert lines[0] == "plan of function main: 0 shape steps, 4 tensor steps, 0 dynamic steps"
     assert [line.split()[1:4] for line in lines[1:]] == [["tensor", "mul", "doubled"], ["tensor", "exp", "grown"],
                                                          ["tensor", "transpose", "turned"], ["tensor", "sub", "out"]]

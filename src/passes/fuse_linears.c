@@ -6,9 +6,11 @@ enum { MAX_PARTS = 8 };
 
 static bool is_candidate(const pome_op *op)
 {
+    if (op->def->id != POME_OP_linear)
+        return false;
     const pome_value *bias = pome_op_arg(op, P_linear_bias);
-    return op->def->id == POME_OP_linear && pome_dtype_is_float(op->in[0]->type.dtype) && !op->in[0]->konst &&
-           pome_op_arg(op, P_linear_weight)->konst && (!bias || bias->konst);
+    return pome_dtype_is_float(op->in[0]->type.dtype) && !op->in[0]->konst && pome_op_arg(op, P_linear_weight)->konst &&
+           (!bias || bias->konst);
 }
 
 static pome_op *make(pome_function *fn, pome_op *const *ops, uint32_t n)

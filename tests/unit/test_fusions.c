@@ -32,7 +32,8 @@ typedef struct record {
     seen values[MAX_VALUES];
     int n, n_compared;
     const struct record *reference; /* compare with this one, which has all names */
-    double tolerance;               /* of the largest magnitude; 0: bit for bit */
+    double tolerance;               /* of the largest magnitude, through all layers; 0: bit for bit */
+    bool was_rounded_apart;         /* a value held in halves came out as the neighbour of what was wanted */
     const char *what;
 } record;
 
@@ -44,7 +45,9 @@ static const seen *find(const record *r, const char *name)
     return NULL;
 }
 
-static void compare(record *r, const char *name, const pome_tensor *got, const pome_tensor *want)
+/* Where an inexact fusion moves a value across the middle between two halves, a cache holds the neighbour. What is computed
+ * from the cache afterwards differs by a few of those places (2^-11). A fusion that is wrong differs by far more. */
+static void compare(record *r, const char *name, const pome_tensor *got, const pome_tensor *want, bool is_half)
 {
     int64_t n = pome_tensor_count(want);
     if (pome_tensor_count(got) != n || got->dtype != POME_DTYPE_F32)
@@ -53,9 +56,17 @@ static void compare(record *r, const char *name, const pome_tensor *got, const p
     double largest = 0;
     for (int64_t i = 0; i < n; i++)
         largest = fmax(largest, fabs((double)b[i]));
-    for (int64_t i = 0; i < n; i++)
-        if (!(fabs((double)a[i] - (double)b[i]) <= r->tolerance * largest) && !(isnan(a[i]) && isnan(b[i])))
-            fail_msg("%s: %s at %lld is %.9g, was %.9g", r->what, name, (long long)i, (double)a[i], (double)b[i]);
+    double allowed = r->tolerance > 0 && r->was_rounded_apart ? 2e-3 * largest : r->tolerance * largest;
+    for (int64_t i = 0; i < n; i++) {
+        double difference = fabs((double)a[i] - (double)b[i]);
+        if (difference <= allowed || (isnan(a[i]) && isnan(b[i])))
+            continue;
+        if (is_half && r->tolerance > 0 && difference <= allowed + 0x1p-10 * fabs((double)b[i])) {
+            r->was_rounded_apart = true;
+            continue;
+        }
+        fail_msg("%s: %s at %lld is %.9g, was %.9g", r->what, name, (long long)i, (double)a[i], (double)b[i]);
+    }
     r->n_compared++;
 }
 
@@ -70,7 +81,7 @@ static void observe(void *arg, const pome_observed *o)
     if (r->reference) {
         const seen *want = find(r->reference, o->name);
         if (want)
-            compare(r, o->name, &copy, &want->value);
+            compare(r, o->name, &copy, &want->value, o->value->dtype == POME_DTYPE_F16);
         pome_tensor_reset(&copy);
         return;
     }
@@ -174,11 +185,11 @@ static void check_model(const char *path)
         char list[400], what[600];
         others(list, sizeof list, i);
         snprintf(what, sizeof what, "%s, %s", path, pome_fusion_name((pome_fusion)i));
-        fused = (record){.reference = &plain, .what = what, .tolerance = keeps_arithmetic(i) ? 0 : 2e-6};
+        fused = (record){.reference = &plain, .what = what, .tolerance = keeps_arithmetic(i) ? 0 : 1e-5};
         run_once(path, list, POME_NUMERICS_EXACT, &fused, NULL);
         assert_true(fused.n_compared > 0);
     }
-    fused = (record){.reference = &plain, .what = path, .tolerance = 4e-6};
+    fused = (record){.reference = &plain, .what = path, .tolerance = 2e-5};
     run_once(path, NULL, POME_NUMERICS_EXACT, &fused, NULL);
     assert_true(fused.n_compared > 0);
     release(&plain);

@@ -55,7 +55,7 @@ static void compare(record *r, const char *name, const pome_tensor *got, const p
     const float *a = got->data, *b = want->data;
     double largest = 0;
     for (int64_t i = 0; i < n; i++)
-        largest = fmax(largest, fabs((double)b[i]));
+        largest = fabs((double)b[i]) > largest ? fabs((double)b[i]) : largest; /* gcc 12 for AArch64 fails on fmax here */
     double allowed = r->tolerance > 0 && r->was_rounded_apart ? 2e-3 * largest : r->tolerance * largest;
     for (int64_t i = 0; i < n; i++) {
         double difference = fabs((double)a[i] - (double)b[i]);

@@ -414,6 +414,77 @@ static void decode_int8_block_neon(float *dst, const int8_t *codes, const uint16
     }
 }
 
+/* ---- weights and caches in other forms: decoded piece by piece, multiplied in the same order ---- */
+
+static void gemm_nt_f16_neon(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
+                             size_t n, size_t k, bool accumulate)
+{
+    enum { PIECE = 64 };
+    float sum[PIECE];
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j += PIECE) {
+            size_t columns = n - j < PIECE ? n - j : PIECE;
+            float *to = c + i * ldc + j;
+            if (k == 0 && !accumulate)
+                memset(to, 0, columns * sizeof *to);
+            for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
+                size_t len = k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC;
+                gemv_f16_neon(sum, a + i * lda + p, b + j * ldb + p, ldb, columns, len);
+                for (size_t t = 0; t < columns; t++)
+                    to[t] = accumulate || p > 0 ? to[t] + sum[t] : sum[t];
+            }
+        }
+}
+
+static void gemm_nn_f16_neon(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
+                             size_t n, size_t k, bool accumulate)
+{
+    for (size_t i = 0; i < m; i++) {
+        if (!accumulate)
+            memset(c + i * ldc, 0, n * sizeof *c);
+        for (size_t p = 0; p < k; p++)
+            axpy_f32_f16_neon(c + i * ldc, a[i * lda + p], b + p * ldb, n);
+    }
+}
+
+static void gemv_sparse_f16_neon(float *y, const float *x, const uint8_t *bits, const uint16_t *values, size_t n, size_t k)
+{
+    float row[POME_KERNEL_KC];
+    for (size_t j = 0; j < n; j++) {
+        float total = 0;
+        for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
+            size_t len = k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC;
+            for (size_t i = 0; i < len; i++)
+                row[i] = bits[i / 8] >> (i % 8) & 1 ? pome_f16_to_f32(*values++) : 0.0f;
+            bits += len / 8;
+            total += dot_f32_neon(x + p, row, len);
+        }
+        y[j] = total;
+    }
+}
+
+static void gemv_uint4_shift_block_neon(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16,
+                                        const uint16_t *offset_f16, size_t n, size_t k, size_t block)
+{
+    float row[POME_KERNEL_KC], table[16];
+    for (size_t j = 0; j < n; j++, codes += k / 2, scale_f16 += k / block, offset_f16 += k / block) {
+        float total = 0;
+        for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
+            size_t len = k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC;
+            for (size_t q = p; q < p + len; q++) {
+                if (q == p || q % block == 0) {
+                    float scale = pome_f16_to_f32(scale_f16[q / block]), offset = pome_f16_to_f32(offset_f16[q / block]);
+                    for (int code = 0; code < 16; code++)
+                        table[code] = pome_f16_round(scale * pome_f16_round((float)code - offset));
+                }
+                row[q - p] = table[codes[q / 2] >> (q % 2 * 4) & 15];
+            }
+            total += dot_f32_neon(x + p, row, len);
+        }
+        y[j] = total;
+    }
+}
+
 void pome_kernels_fill_neon(pome_kernels *k)
 {
     k->f16_to_f32 = f16_to_f32_neon;
@@ -428,6 +499,10 @@ void pome_kernels_fill_neon(pome_kernels *k)
     k->gemm_nt_f32 = gemm_nt_f32_neon;
     k->gemm_nn_f32 = gemm_nn_f32_neon;
     k->gemv_f16 = gemv_f16_neon;
+    k->gemm_nt_f16 = gemm_nt_f16_neon;
+    k->gemm_nn_f16 = gemm_nn_f16_neon;
+    k->gemv_sparse_f16 = gemv_sparse_f16_neon;
+    k->gemv_uint4_shift_block = gemv_uint4_shift_block_neon;
     k->gemv_int4_block = gemv_int4_block_neon;
     k->gemv_int8_block = gemv_int8_block_neon;
     k->decode_int4_block = decode_int4_block_neon;

@@ -71,3 +71,15 @@ def copied(package, tmp_path):
     target = tmp_path / "models" / "tiny.mlpackage"
     shutil.copytree(package, target)
     return target
+
+
+@pytest.fixture
+def checkpoint(golden, tmp_path):
+    """A folder with the tokenizer, to be changed."""
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(golden / "checkpoint" / name, folder)
+    for file in (golden / "tokenizer").glob("*.json"):
+        shutil.copy(file, folder)
+    return folder

@@ -39,18 +39,6 @@ def write_safetensors(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(t[2] for t in tensors.values()))
 
 
-@pytest.fixture
-def checkpoint(golden, tmp_path):
-    """A folder with the tokenizer, to be damaged."""
-    folder = tmp_path / "checkpoint"
-    folder.mkdir()
-    for name in ("config.json", "model.safetensors"):
-        shutil.copy(golden / "checkpoint" / name, folder)
-    for file in (golden / "tokenizer").glob("*.json"):
-        shutil.copy(file, folder)
-    return folder
-
-
 def change_config(folder, **fields):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))

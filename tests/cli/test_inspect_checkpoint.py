@@ -14,18 +14,6 @@ from safetensors.numpy import save_file
 STORED_TYPES = [t for t in gguf.GGML_QUANT_SIZES if t != gguf.GGMLQuantizationType.Q8_1]
 
 
-@pytest.fixture
-def checkpoint(golden, tmp_path):
-    """A folder with the tokenizer, to be changed."""
-    folder = tmp_path / "checkpoint"
-    folder.mkdir()
-    for name in ("config.json", "model.safetensors"):
-        shutil.copy(golden / "checkpoint" / name, folder)
-    for file in (golden / "tokenizer").glob("*.json"):
-        shutil.copy(file, folder)
-    return folder
-
-
 def change_config(folder, **fields):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))

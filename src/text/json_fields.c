@@ -75,9 +75,9 @@ pome_status pome_json_read(json_t **out, const char *path, size_t max_bytes, pom
 static bool in_list(const char *list, const char *name)
 {
     size_t n = strlen(name);
-    for (const char *p = list; (p = strstr(p, name)); p += n)
+    for (const char *p = list; n > 0 && (p = strstr(p, name)); p += n)
         if ((p == list || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0'))
-            return n > 0;
+            return true;
     return false;
 }
 

@@ -226,6 +226,7 @@ static void refuses_unknown_parts(void **state)
         const char *part;
     } cases[] = {
         {",\"surprise\":1", POME_ERR_UNSUPPORTED, "unknown field \"surprise\""},
+        {",\"\":1", POME_ERR_UNSUPPORTED, "unknown field \"\""},
         {",\"normalizer\":{\"type\":\"Precompiled\"}", POME_ERR_UNSUPPORTED, "normalizer \"Precompiled\""},
         {",\"normalizer\":{\"type\":\"NFC\",\"x\":1}", POME_ERR_UNSUPPORTED, "unknown field \"x\""},
         {",\"normalizer\":{}", POME_ERR_FORMAT, "no type"},

@@ -103,21 +103,44 @@ void listen_to_log(const common_args *common)
     pome_log_set(write_log, (void *)common);
 }
 
-pome_status open_model(pome_model **out, const char *path, const common_args *common, pome_error *err)
+static pome_model_opts model_opts(const common_args *common)
 {
     pome_model_opts opts;
-    listen_to_log(common);
     pome_model_opts_default(&opts);
     opts.numerics = (pome_numerics)common->numerics;
     opts.n_threads = (int)common->threads;
     opts.no_fuse = common->no_fuse;
-    pome_status status = pome_model_open(out, path, &opts, err);
-    if (status != POME_OK)
-        return status;
-    const char *folder = pome_model_describe(*out)->path;
+    return opts;
+}
+
+/* Says so if `path` meant a file inside the model. */
+static void note_folder(const pome_model *model, const char *path, const common_args *common)
+{
+    const char *folder = pome_model_describe(model)->path;
     if (strncmp(path, folder, strlen(folder)) == 0 && strspn(path + strlen(folder), "/") < strlen(path + strlen(folder)))
         note(common, "%s lies inside the model %s, which is used", path, folder);
-    return POME_OK;
+}
+
+pome_status open_model(pome_model **out, const char *path, const common_args *common, pome_error *err)
+{
+    pome_model_opts opts = model_opts(common);
+    listen_to_log(common);
+    pome_status status = pome_model_open(out, path, &opts, err);
+    if (status == POME_OK)
+        note_folder(*out, path, common);
+    return status;
+}
+
+pome_status open_models(pome_model_set **out, const char *path, const common_args *common, pome_error *err)
+{
+    pome_model_set_opts opts;
+    pome_model_set_opts_default(&opts);
+    opts.model = model_opts(common);
+    listen_to_log(common);
+    pome_status status = pome_model_set_open(out, path, &opts, err);
+    if (status == POME_OK && pome_model_set_count(*out) == 1)
+        note_folder(pome_model_set_model(*out, 0), path, common);
+    return status;
 }
 
 /* ---- interruption ---- */

@@ -3,7 +3,7 @@
 #define POME_CLI_COMMAND_H
 
 #include "options.h"
-#include "pome/model.h"
+#include "pome/model_set.h"
 
 typedef struct json_t json_t;
 
@@ -24,6 +24,8 @@ int print_json_line(json_t *document);
 void listen_to_log(const common_args *common);
 /* Opens a model with the common options. */
 pome_status open_model(pome_model **out, const char *path, const common_args *common, pome_error *err);
+/* The same for a model, or a folder of models that are run together. */
+pome_status open_models(pome_model_set **out, const char *path, const common_args *common, pome_error *err);
 
 /* SIGINT: the first sets a flag and calls `hook` (async-signal-safe), a second one ends the process. */
 void interrupt_catch(void (*hook)(void *), void *arg);

@@ -235,7 +235,7 @@ static void close_run(run_state *run)
     pome_llm_session_destroy(&run->session);
     pome_llm_close(&run->llm);
     pome_tokenizer_close(&run->tokenizer);
-    pome_model_close(&run->model);
+    pome_model_set_close(&run->models);
 }
 
 static pome_status create_sampler(run_state *run, pome_error *err)
@@ -264,7 +264,8 @@ static pome_status open_tokenizer(run_state *run, pome_error *err)
     bool is_needed = !args->ids || !args->print_ids || args->stop.n > 0 || args->tokenizer || args->interactive;
     if (!is_needed && args->ignore_eos)
         return POME_OK;
-    pome_status status = pome_tokenizer_locate(&run->tokenizer, run->model, args->tokenizer, is_needed ? err : NULL);
+    const pome_model *model = pome_model_set_model(run->models, 0);
+    pome_status status = pome_tokenizer_locate(&run->tokenizer, model, args->tokenizer, is_needed ? err : NULL);
     return is_needed ? status : POME_OK;
 }
 
@@ -276,9 +277,9 @@ static pome_status open_run(run_state *run, const char *path, pome_error *err)
     pome_llm_opts_default(&opts);
     opts.function = args->function;
     opts.context = args->context;
-    pome_status status = open_model(&run->model, path, &args->common, err);
+    pome_status status = open_models(&run->models, path, &args->common, err);
     if (status == POME_OK)
-        status = pome_llm_open(&run->llm, run->model, &opts, err);
+        status = pome_llm_open_set(&run->llm, run->models, &opts, err);
     if (status == POME_OK)
         status = pome_llm_session_create(&run->session, run->llm, err);
     if (status == POME_OK)

@@ -20,7 +20,7 @@ typedef struct run_args {
 /* Everything that is open while `run` works. */
 typedef struct run_state {
     run_args *args;
-    pome_model *model;
+    pome_model_set *models;
     pome_llm *llm;
     pome_llm_session *session;
     pome_tokenizer *tokenizer; /* NULL: none found or none needed */

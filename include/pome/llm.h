@@ -9,7 +9,7 @@
 #ifndef POME_LLM_H
 #define POME_LLM_H
 
-#include "pome/model.h"
+#include "pome/model_set.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,25 +18,42 @@ extern "C" {
 typedef struct pome_llm pome_llm;
 typedef struct pome_llm_session pome_llm_session;
 
+/* What the caller knows about a model: the feature called `name` plays this part ("ids", "mask", "position", "logits"). */
+typedef struct pome_llm_role {
+    const char *role, *name;
+} pome_llm_role;
+
 typedef struct pome_llm_opts {
     size_t size;          /* sizeof(pome_llm_opts) */
     const char *function; /* NULL: the model's default */
     int64_t context;      /* 0: the model's own; only lowers it */
     int64_t block;        /* tokens fed per pass at most; 0: chosen */
+    const char *contract; /* a contract's name (docs/contracts.md); NULL: the one that fits best */
+    const pome_llm_role *roles; /* [n_roles] copied */
+    size_t n_roles;
 } pome_llm_opts;
 
 POME_API void pome_llm_opts_default(pome_llm_opts *opts);
 
 /* Finds the contract. Borrows the model, which must outlive the engine. May be shared by threads.
- * Errors: UNSUPPORTED: lists the inputs, states and outputs seen and what was expected. */
+ * Errors: UNSUPPORTED: lists the inputs, states and outputs seen and what the nearest contract expects, or two contracts
+ * that fit equally well; ARG for a function, contract or part that there is not. */
 POME_API POME_NODISCARD pome_status pome_llm_open(pome_llm **out, pome_model *model, const pome_llm_opts *opts,
                                                   pome_error *err);
+/* The same for a model that may be cut into several. Borrows the set. */
+POME_API POME_NODISCARD pome_status pome_llm_open_set(pome_llm **out, const pome_model_set *set,
+                                                      const pome_llm_opts *opts, pome_error *err);
 POME_API void pome_llm_close(pome_llm **llm);
 
 POME_API int64_t pome_llm_n_context(const pome_llm *llm); /* tokens a session can hold */
 POME_API int64_t pome_llm_n_vocab(const pome_llm *llm);
-/* One line: "stateful: ids=inputIds, mask=causalMask (end), 2 states, logits=logits". */
+/* One line: "stateful, 2 states, ids=inputIds, mask=causalMask (end), logits=logits". */
 POME_API const char *pome_llm_describe(const pome_llm *llm);
+/* The same with what decided: "..., because there are states and a float mask". */
+POME_API const char *pome_llm_explain(const pome_llm *llm);
+/* False if the model picks tokens itself: the logits of a session then are 0 for its choice and -inf for all others, so
+ * that every sampler follows it; temperature and the like have nothing to work on. */
+POME_API bool pome_llm_has_logits(const pome_llm *llm);
 
 POME_API POME_NODISCARD pome_status pome_llm_session_create(pome_llm_session **out, pome_llm *llm, pome_error *err);
 POME_API void pome_llm_session_destroy(pome_llm_session **session);

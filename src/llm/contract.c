@@ -1,7 +1,9 @@
+/* Choosing a contract: every kind is asked, the best that fits is taken. */
 #include "llm/contract.h"
 
-#include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -9,184 +11,36 @@
 static const pome_contract_kind *const kinds[] = {&pome_contract_stateful, &pome_contract_nocache};
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
-bool pome_lengths_admit(const pome_lengths *lengths, int64_t n)
+static const char *const roles[] = {"ids", "mask", "position", "logits"};
+enum { N_ROLES = sizeof roles / sizeof roles[0] };
+
+const pome_llm_role *pome_subject_role(const pome_contract_subject *s, const char *role, const pome_llm_role *after)
 {
-    if (lengths->n_listed == 0)
-        return n >= lengths->min && (lengths->max < 0 || n <= lengths->max);
-    for (int i = 0; i < lengths->n_listed; i++)
-        if (lengths->listed[i] == n)
-            return true;
-    return false;
+    for (uint32_t i = after ? (uint32_t)(after - s->roles) + 1 : 0; i < s->n_roles; i++)
+        if (strcmp(s->roles[i].role, role) == 0)
+            return &s->roles[i];
+    return NULL;
 }
 
-int64_t pome_lengths_round_up(const pome_lengths *lengths, int64_t n)
+int pome_subject_find_model(const pome_contract_subject *s, const char *name)
 {
-    if (lengths->n_listed == 0) {
-        int64_t up = n < lengths->min ? lengths->min : n;
-        return lengths->max >= 0 && up > lengths->max ? -1 : up;
-    }
-    for (int i = 0; i < lengths->n_listed; i++)
-        if (lengths->listed[i] >= n)
-            return lengths->listed[i];
+    for (uint32_t i = 0; i < s->n_models; i++)
+        if (strcmp(s->models[i].name, name) == 0)
+            return (int)i;
     return -1;
 }
 
-int64_t pome_lengths_round_down(const pome_lengths *lengths, int64_t n)
+bool pome_misfit_say(pome_misfit *misfit, int n_found, const char *fmt, ...)
 {
-    if (lengths->n_listed == 0) {
-        int64_t down = lengths->max >= 0 && n > lengths->max ? lengths->max : n;
-        return down < lengths->min ? -1 : down;
-    }
-    for (int i = lengths->n_listed - 1; i >= 0; i--)
-        if (lengths->listed[i] <= n)
-            return lengths->listed[i];
-    return -1;
-}
-
-static bool insert_length(pome_lengths *lengths, int64_t n)
-{
-    int at = 0;
-    while (at < lengths->n_listed && lengths->listed[at] < n)
-        at++;
-    if (at < lengths->n_listed && lengths->listed[at] == n)
-        return true;
-    if (lengths->n_listed == POME_LENGTHS_MAX)
-        return false;
-    memmove(lengths->listed + at + 1, lengths->listed + at, sizeof(int64_t) * (size_t)(lengths->n_listed - at));
-    lengths->listed[at] = n;
-    lengths->n_listed++;
-    return true;
-}
-
-bool pome_lengths_of(const pome_feature *feature, int axis, pome_lengths *out)
-{
-    *out = (pome_lengths){.min = feature->shape[axis], .max = feature->shape[axis]};
-    if (feature->n_enumerated > 0) {
-        for (uint32_t i = 0; i < feature->n_enumerated; i++)
-            if (!insert_length(out, feature->enumerated[(size_t)i * (size_t)feature->rank + (size_t)axis]))
-                return false;
-        out->min = out->listed[0];
-        out->max = out->listed[out->n_listed - 1];
-    } else if (feature->is_ranged) {
-        out->min = feature->range[axis].min > 0 ? feature->range[axis].min : 1;
-        out->max = feature->range[axis].max;
-    }
-    return true;
-}
-
-/* `word` in any case anywhere in the name. */
-static bool name_has(const char *name, const char *word)
-{
-    size_t len = strlen(word);
-    for (; *name; name++) {
-        size_t i = 0;
-        while (i < len && name[i] && tolower((unsigned char)name[i]) == word[i])
-            i++;
-        if (i == len)
-            return true;
-    }
+    va_list ap;
+    misfit->n_found = n_found;
+    va_start(ap, fmt);
+    vsnprintf(misfit->reason, sizeof misfit->reason, fmt, ap);
+    va_end(ap);
     return false;
 }
 
-static bool is_array(const pome_feature *f, int32_t rank, bool is_float)
-{
-    if (f->kind != POME_FEATURE_TENSOR || f->rank != rank)
-        return false;
-    return is_float ? pome_dtype_is_float(f->dtype) : f->dtype == POME_DTYPE_I32;
-}
-
-/* Int32 inputs of rank 2 are the ids and, in models without a cache, a mask of ones and zeros. Two of them can
- * be told apart by name alone. */
-static bool find_ids(pome_contract *c, char *reason, size_t reason_size)
-{
-    int found[2] = {-1, -1};
-    uint32_t n_found = 0;
-    for (uint32_t i = 0; i < c->function->n_inputs; i++)
-        if (is_array(&c->function->inputs[i], 2, false)) {
-            if (n_found < 2)
-                found[n_found] = (int)i;
-            n_found++;
-        }
-    if (n_found == 0 || n_found > 2) {
-        snprintf(reason, reason_size, "%u int32 inputs of rank 2 for the ids, 1 or 2 are expected", n_found);
-        return false;
-    }
-    c->ids = found[0];
-    if (n_found == 1)
-        return true;
-    const char *a = c->function->inputs[found[0]].name, *b = c->function->inputs[found[1]].name;
-    bool a_is_mask = name_has(a, "mask"), b_is_mask = name_has(b, "mask");
-    if (a_is_mask == b_is_mask) {
-        snprintf(reason, reason_size, "which of '%s' and '%s' holds the ids cannot be told", a, b);
-        return false;
-    }
-    c->ids = a_is_mask ? found[1] : found[0];
-    c->mask = a_is_mask ? found[0] : found[1];
-    return true;
-}
-
-/* A float input of rank 4 with leading ones: [1, 1, rows, columns]. */
-static bool looks_like_mask(const pome_feature *f)
-{
-    pome_lengths batch, heads;
-    return is_array(f, 4, true) && pome_lengths_of(f, 0, &batch) && pome_lengths_of(f, 1, &heads) &&
-           batch.min == 1 && heads.min == 1 && heads.max == 1;
-}
-
-static bool find_mask_and_position(pome_contract *c, char *reason, size_t reason_size)
-{
-    for (uint32_t i = 0; i < c->function->n_inputs; i++) {
-        const pome_feature *f = &c->function->inputs[i];
-        if ((int)i == c->ids || (int)i == c->mask)
-            continue;
-        if (looks_like_mask(f) && c->mask < 0) {
-            c->mask = (int)i;
-        } else if (is_array(f, 1, false) && f->shape[0] == 1 && c->position < 0) {
-            c->position = (int)i;
-        } else if (!f->is_optional) {
-            snprintf(reason, reason_size, "input '%s' has no known part", f->name);
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The only float output, or among several the one that is named for it. */
-static bool find_logits(pome_contract *c, char *reason, size_t reason_size)
-{
-    int n = 0, n_named = 0, named = -1;
-    for (uint32_t i = 0; i < c->function->n_outputs; i++) {
-        const pome_feature *f = &c->function->outputs[i];
-        if (f->kind != POME_FEATURE_TENSOR || !pome_dtype_is_float(f->dtype) || (f->rank != 3 && f->rank != -1))
-            continue;
-        n++;
-        c->logits = (int)i;
-        if (name_has(f->name, "logit") || name_has(f->name, "score")) {
-            named = (int)i;
-            n_named++;
-        }
-    }
-    if (n > 1 && n_named == 1) {
-        c->logits = named;
-        n = 1;
-    }
-    if (n != 1)
-        snprintf(reason, reason_size, "%d float outputs of rank 3 could be the logits, 1 is expected", n);
-    return n == 1;
-}
-
-static bool find_parts(pome_contract *c, char *reason, size_t reason_size)
-{
-    if (!find_ids(c, reason, reason_size) || !find_mask_and_position(c, reason, reason_size) ||
-        !find_logits(c, reason, reason_size))
-        return false;
-    if (!pome_lengths_of(&c->function->inputs[c->ids], 1, &c->lengths)) {
-        snprintf(reason, reason_size, "'%s' lists more than %d shapes", c->function->inputs[c->ids].name,
-                 POME_LENGTHS_MAX);
-        return false;
-    }
-    return true;
-}
+/* ---- messages ---- */
 
 static size_t list_features(char *text, size_t size, size_t at, const char *title, const pome_feature *f, uint32_t n)
 {
@@ -199,41 +53,161 @@ static size_t list_features(char *text, size_t size, size_t at, const char *titl
     return at;
 }
 
-pome_status pome_contract_find(pome_contract *out, const pome_function_info *function, pome_error *err)
+static const pome_function_info *chosen_function(const pome_contract_subject *s)
 {
-    char reason[256] = "", seen[600] = "";
-    for (int k = 0; k < N_KINDS; k++) {
-        pome_contract c = {.kind = kinds[k], .function = function, .ids = -1, .mask = -1, .position = -1, .logits = -1};
-        if (!find_parts(&c, reason, sizeof reason))
-            break;
-        if (c.kind->fit(&c, reason, sizeof reason)) {
-            *out = c;
-            return POME_OK;
-        }
-        if (reason[0]) /* of this kind, but not quite */
-            break;
-    }
-    size_t at = list_features(seen, sizeof seen, 0, "inputs ", function->inputs, function->n_inputs);
-    at = list_features(seen, sizeof seen, at, "; states ", function->states, function->n_states);
-    list_features(seen, sizeof seen, at, "; outputs ", function->outputs, function->n_outputs);
-    return pome_fail(err, POME_ERR_UNSUPPORTED,
-                     "function '%s' fits no known contract: %s (seen: %s; expected: ids int32 [1, n], mask float "
-                     "[1, 1, n, end], states, logits float [1, n, vocabulary]; or without states: ids, optional "
-                     "int32 mask [1, n], logits)",
-                     function->name, reason[0] ? reason : "no kind matches", seen);
+    const pome_contract_model *m = &s->models[0];
+    for (uint32_t i = 0; i < m->n_functions && s->function; i++)
+        if (strcmp(m->functions[i].name, s->function) == 0)
+            return &m->functions[i];
+    return &m->functions[m->default_function];
 }
 
-void pome_contract_describe(const pome_contract *c, char *text, size_t size)
+/* "function 'main'", or "the 5 models in FOLDER", and what was seen there. */
+static void list_seen(const pome_contract_subject *s, char *what, size_t what_size, char *seen, size_t seen_size)
 {
-    const pome_function_info *fn = c->function;
-    char mask[160] = "", position[160] = "", states[32] = "";
-    if (c->mask >= 0)
-        snprintf(mask, sizeof mask, ", mask=%s%s", fn->inputs[c->mask].name,
-                 fn->n_states == 0 ? "" : c->is_mask_whole ? " (context)" : " (end)");
-    if (c->position >= 0)
-        snprintf(position, sizeof position, ", position=%s", fn->inputs[c->position].name);
-    if (fn->n_states > 0)
-        snprintf(states, sizeof states, ", %u states", fn->n_states);
-    snprintf(text, size, "%s: ids=%s%s%s%s, logits=%s", c->kind->name, fn->inputs[c->ids].name, mask, position, states,
-             fn->outputs[c->logits].name);
+    if (s->n_models == 1) {
+        const pome_function_info *fn = chosen_function(s);
+        snprintf(what, what_size, "function '%s' fits", fn->name);
+        size_t at = list_features(seen, seen_size, 0, "inputs ", fn->inputs, fn->n_inputs);
+        at = list_features(seen, seen_size, at, "; states ", fn->states, fn->n_states);
+        list_features(seen, seen_size, at, "; outputs ", fn->outputs, fn->n_outputs);
+        return;
+    }
+    snprintf(what, what_size, "the %u models in %s fit", s->n_models, s->path);
+    size_t at = 0;
+    for (uint32_t i = 0; i < s->n_models && at < seen_size; i++)
+        at += (size_t)snprintf(seen + at, seen_size - at, "%s%s", i ? ", " : "", s->models[i].name);
+}
+
+static pome_status refuse(const pome_contract_subject *s, const char *name, const pome_contract_kind *nearest,
+                          const pome_misfit *misfit, pome_error *err)
+{
+    char what[160], seen[600] = "";
+    list_seen(s, what, sizeof what, seen, sizeof seen);
+    if (name)
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "%s not the contract '%s': %s (seen: %s; expected: %s)", what, name,
+                         misfit->reason, seen, nearest->wants);
+    return pome_fail(err, POME_ERR_UNSUPPORTED, "%s no known contract: %s (seen: %s; nearest: %s; expected: %s)", what,
+                     misfit->reason, seen, nearest->name, nearest->wants);
+}
+
+/* ---- what the caller said ---- */
+
+static pome_status check_name(const char *name, pome_error *err)
+{
+    char known[400] = "";
+    size_t at = 0;
+    for (int k = 0; k < N_KINDS; k++) {
+        if (!name || strcmp(kinds[k]->name, name) == 0)
+            return POME_OK;
+        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", k ? ", " : "", kinds[k]->name);
+    }
+    return pome_fail(err, POME_ERR_ARG, "no contract is called '%s'; there are: %s", name, known);
+}
+
+static bool has_feature(const pome_feature *f, uint32_t n, const char *name)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(f[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_feature(const pome_contract_subject *s, const char *name)
+{
+    for (uint32_t m = 0; m < s->n_models; m++)
+        for (uint32_t k = 0; k < s->models[m].n_functions; k++) {
+            const pome_function_info *fn = &s->models[m].functions[k];
+            if (has_feature(fn->inputs, fn->n_inputs, name) || has_feature(fn->outputs, fn->n_outputs, name) ||
+                has_feature(fn->states, fn->n_states, name))
+                return true;
+        }
+    return false;
+}
+
+static pome_status check_roles(const pome_contract_subject *s, pome_error *err)
+{
+    for (uint32_t i = 0; i < s->n_roles; i++) {
+        char known[300] = "";
+        size_t at = 0;
+        bool is_known = false;
+        for (int k = 0; k < N_ROLES; k++) {
+            is_known |= strcmp(roles[k], s->roles[i].role) == 0;
+            at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", k ? ", " : "", roles[k]);
+        }
+        if (!is_known)
+            return pome_fail(err, POME_ERR_ARG, "no part is called '%s'; there are: %s", s->roles[i].role, known);
+        if (!is_feature(s, s->roles[i].name))
+            return pome_fail(err, POME_ERR_ARG, "'%s' is mapped to %s, but nothing in the model is called so",
+                             s->roles[i].name, s->roles[i].role);
+    }
+    return POME_OK;
+}
+
+/* ---- choosing ---- */
+
+static bool is_better(const pome_contract *a, const pome_contract *b)
+{
+    return !b->kind || a->kind->class > b->kind->class ||
+           (a->kind->class == b->kind->class && a->specificity > b->specificity);
+}
+
+static pome_status refuse_rivals(const pome_contract *a, const pome_contract *b, pome_error *err)
+{
+    char first[300], second[300];
+    a->kind->describe(a, first, sizeof first);
+    b->kind->describe(b, second, sizeof second);
+    return pome_fail(err, POME_ERR_UNSUPPORTED,
+                     "two contracts fit equally well: %s; and: %s (choose one with --contract '%s' or --contract '%s')",
+                     first, second, a->kind->name, b->kind->name);
+}
+
+pome_status pome_contract_find(pome_contract *out, const pome_contract_subject *subject, const char *name,
+                               pome_error *err)
+{
+    pome_contract best = {0}, rival = {0};
+    const pome_contract_kind *nearest = NULL;
+    pome_misfit nearest_misfit = {.n_found = -1};
+    POME_TRY(check_name(name, err));
+    POME_TRY(check_roles(subject, err));
+    for (int k = 0; k < N_KINDS; k++) {
+        pome_contract c = {.kind = kinds[k], .subject = subject};
+        pome_misfit misfit = {.n_found = 0, .reason = "it does not fit"};
+        if (name && strcmp(kinds[k]->name, name) != 0)
+            continue;
+        if (!kinds[k]->fit(&c, &misfit)) {
+            pome_contract_reset(&c);
+            if (misfit.n_found > nearest_misfit.n_found) {
+                nearest_misfit = misfit;
+                nearest = kinds[k];
+            }
+        } else if (is_better(&c, &best)) {
+            pome_contract_reset(&best);
+            pome_contract_reset(&rival);
+            best = c;
+        } else if (!is_better(&best, &c)) {
+            pome_contract_reset(&rival);
+            rival = c;
+        } else {
+            pome_contract_reset(&c);
+        }
+    }
+    pome_status status = POME_OK;
+    if (!best.kind)
+        status = refuse(subject, name, nearest, &nearest_misfit, err);
+    else if (rival.kind)
+        status = refuse_rivals(&best, &rival, err);
+    pome_contract_reset(&rival);
+    if (status == POME_OK)
+        *out = best;
+    else
+        pome_contract_reset(&best);
+    return status;
+}
+
+void pome_contract_reset(pome_contract *c)
+{
+    if (c->kind && c->kind->reset)
+        c->kind->reset(c);
+    *c = (pome_contract){0};
 }

@@ -1,27 +1,36 @@
 /* A model without a cache: every pass takes the whole sequence, padded on the right to an admissible length. The
  * optional int32 mask holds ones for tokens and zeros for padding. Causal attention keeps padding out of the
  * rows before it, so the last real row is right with or without a mask. */
-#include "llm/contract.h"
-
 #include <stdio.h>
 
-static bool fit(pome_contract *c, char *reason, size_t reason_size)
+#include "llm/contract_function.h"
+
+static bool fit(pome_contract *c, pome_misfit *misfit)
 {
+    if (!pome_contract_take_function(c, misfit))
+        return false;
     const pome_function_info *fn = c->function;
     if (fn->n_states > 0)
+        return pome_misfit_say(misfit, 0, "there are %u states", fn->n_states);
+    misfit->n_found = 1;
+    if (!pome_contract_take_parts(c, NULL, misfit))
         return false;
     if (c->position >= 0 || (c->mask >= 0 && fn->inputs[c->mask].rank != 2)) {
         int other = c->position >= 0 ? c->position : c->mask;
-        snprintf(reason, reason_size, "there are no states, yet input '%s' belongs to a cache", fn->inputs[other].name);
-        return false;
+        return pome_misfit_say(misfit, 2, "there are no states, yet input '%s' belongs to a cache", fn->inputs[other].name);
     }
     c->context = c->lengths.max;
-    if (c->context < 1) {
-        snprintf(reason, reason_size, "nothing bounds the length of '%s'", fn->inputs[c->ids].name);
-        return false;
-    }
-    c->may_pad = true;
+    if (c->context < 1)
+        return pome_misfit_say(misfit, 4, "nothing bounds the length of '%s'", fn->inputs[c->ids].name);
+    c->may_pad = c->takes_whole = true;
+    c->specificity = 1 + (c->mask >= 0);
+    snprintf(c->because, sizeof c->because, "nothing keeps a cache");
     return true;
+}
+
+static void describe(const pome_contract *c, char *text, size_t size)
+{
+    pome_contract_describe_parts(c, NULL, text, size);
 }
 
 static pome_pass plan(const pome_contract *c, int64_t n_cached, int64_t n_tokens, int64_t block)
@@ -45,11 +54,13 @@ static void fill(const pome_contract *c, pome_pass pass, const int32_t *timeline
         in->mask_tensor = pome_tensor_borrow(in->mask, POME_DTYPE_I32, 2, shape);
 }
 
-static int64_t rewind_to(const pome_contract *c, pome_cache_layout layout, int64_t n_cached, int64_t n_keep)
-{
-    (void)c;
-    (void)layout;
-    return n_keep < n_cached ? n_keep : n_cached;
-}
-
-const pome_contract_kind pome_contract_nocache = {"no cache", fit, plan, fill, rewind_to};
+const pome_contract_kind pome_contract_nocache = {
+    .name = "no-cache",
+    .class = POME_CONTRACT_NOCACHE,
+    .wants = "ids int32 [1, n], optional int32 mask [1, n], logits float [1, n, vocabulary], no states",
+    .fit = fit,
+    .describe = describe,
+    .plan = plan,
+    .fill = fill,
+    .create = pome_function_runner_create,
+};

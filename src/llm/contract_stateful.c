@@ -10,11 +10,10 @@
  * Masked columns hold -32752, half of the largest half-precision number: it stays finite when scores are added in
  * half precision (-inf, or -65504 plus a score, would make a fully masked row NaN), and exp() of it is exactly 0
  * in every precision, so the result is the same as with -inf. */
-#include "llm/contract.h"
-
 #include <stdio.h>
 
 #include "base/f16.h"
+#include "llm/contract_function.h"
 
 /* What a pass costs beyond its rows, in rows: reading the weights once. */
 enum { PASS_COST_ROWS = 4 };
@@ -34,42 +33,48 @@ static int64_t cache_rows(const pome_function_info *fn)
     return rows;
 }
 
-static bool fit(pome_contract *c, char *reason, size_t reason_size)
+static bool fit(pome_contract *c, pome_misfit *misfit)
 {
+    if (!pome_contract_take_function(c, misfit))
+        return false;
     const pome_function_info *fn = c->function;
     if (fn->n_states == 0)
+        return pome_misfit_say(misfit, 0, "there are no states");
+    misfit->n_found = 1;
+    if (!pome_contract_take_parts(c, NULL, misfit))
         return false;
-    if (c->mask < 0 || fn->inputs[c->mask].rank != 4) {
-        snprintf(reason, reason_size, "no float mask of rank 4");
-        return false;
-    }
+    if (c->mask < 0 || fn->inputs[c->mask].rank != 4)
+        return pome_misfit_say(misfit, 3, "no float mask of rank 4");
     const pome_feature *mask = &fn->inputs[c->mask];
     pome_lengths rows, columns;
     if (!pome_lengths_of(mask, 2, &rows) || !pome_lengths_of(mask, 3, &columns))
-        return false;
+        return pome_misfit_say(misfit, 4, "'%s' lists more than %d shapes", mask->name, POME_LENGTHS_MAX);
     int64_t n_rows = cache_rows(fn);
     c->context = columns.max;
     if (n_rows > 0 && (c->context < 0 || n_rows < c->context))
         c->context = n_rows;
-    if (c->context < 1) {
-        snprintf(reason, reason_size, "neither mask '%s' nor the states bound the context", mask->name);
-        return false;
-    }
+    if (c->context < 1)
+        return pome_misfit_say(misfit, 4, "neither mask '%s' nor the states bound the context", mask->name);
     c->is_mask_whole = columns.min == columns.max;
     if (c->is_mask_whole)
         c->context = columns.max;
-    if (c->is_mask_whole && c->position < 0) {
-        snprintf(reason, reason_size, "mask '%s' is always %lld wide and no int32 input [1] gives the position",
-                 mask->name, (long long)columns.max);
-        return false;
-    }
-    if (c->lengths.min > c->context) {
-        snprintf(reason, reason_size, "'%s' takes %lld ids at least, the context is %lld", fn->inputs[c->ids].name,
-                 (long long)c->lengths.min, (long long)c->context);
-        return false;
-    }
+    if (c->is_mask_whole && c->position < 0)
+        return pome_misfit_say(misfit, 4, "mask '%s' is always %lld wide and no int32 input [1] gives the position",
+                               mask->name, (long long)columns.max);
+    if (c->lengths.min > c->context)
+        return pome_misfit_say(misfit, 4, "'%s' takes %lld ids at least, the context is %lld", fn->inputs[c->ids].name,
+                               (long long)c->lengths.min, (long long)c->context);
     c->may_pad = c->position >= 0 || !pome_lengths_admit(&c->lengths, 1);
+    c->specificity = 2 + (c->position >= 0);
+    snprintf(c->because, sizeof c->because, "there are states and a float mask");
     return true;
+}
+
+static void describe(const pome_contract *c, char *text, size_t size)
+{
+    char states[32];
+    snprintf(states, sizeof states, "%u state%s", c->function->n_states, c->function->n_states == 1 ? "" : "s");
+    pome_contract_describe_parts(c, states, text, size);
 }
 
 /* The length with the least cost per real row among those that fit behind n_cached. */
@@ -142,10 +147,13 @@ static void fill(const pome_contract *c, pome_pass pass, const int32_t *timeline
     in->position_tensor = pome_tensor_borrow(&in->position, POME_DTYPE_I32, 1, (int64_t[]){1});
 }
 
-static int64_t rewind_to(const pome_contract *c, pome_cache_layout layout, int64_t n_cached, int64_t n_keep)
-{
-    (void)c;
-    return n_keep >= n_cached ? n_cached : layout == POME_CACHE_BY_POSITION ? n_keep : 0;
-}
-
-const pome_contract_kind pome_contract_stateful = {"stateful", fit, plan, fill, rewind_to};
+const pome_contract_kind pome_contract_stateful = {
+    .name = "stateful",
+    .class = POME_CONTRACT_STATES,
+    .wants = "ids int32 [1, n], mask float [1, 1, n, end], states, logits float [1, n, vocabulary]",
+    .fit = fit,
+    .describe = describe,
+    .plan = plan,
+    .fill = fill,
+    .create = pome_function_runner_create,
+};

@@ -101,7 +101,7 @@ def test_stats_go_to_stderr(pome, package):
     done = pome("run", package, "--ids", "1,2,3", "-n", 4, "--stats", *IDS)
     assert len(done.stdout.split()) == 4
     for line in (r"load +\d", r"prompt +3 tokens", r"decode +4 tokens", r"memory +\d", r"tokenizer +none",
-                 r"contract +stateful: ids=inputIds, mask=causalMask \(end\), 2 states, logits=logits", r"seed +\d"):
+                 r"contract +stateful, 2 states, ids=inputIds, mask=causalMask \(end\), logits=logits", r"seed +\d"):
         assert re.search("^" + line, done.stderr, re.M), done.stderr
 
 

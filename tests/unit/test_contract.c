@@ -36,6 +36,8 @@ static pome_feature ranged(const char *name, pome_dtype dtype, int32_t rank, con
 typedef struct model {
     pome_feature inputs[8], states[4], outputs[4];
     pome_function_info info;
+    pome_contract_model single;
+    pome_contract_subject subject;
 } model;
 
 static void describe(model *m, const pome_feature *in, uint32_t n_in, const pome_feature *states, uint32_t n_states)
@@ -45,13 +47,15 @@ static void describe(model *m, const pome_feature *in, uint32_t n_in, const pome
         memcpy(m->states, states, n_states * sizeof *states);
     m->outputs[0] = (pome_feature){.name = "y", .description = "", .dtype = POME_DTYPE_F16, .rank = -1};
     m->info = (pome_function_info){"main", n_in, 1, n_states, m->inputs, m->outputs, m->states};
+    m->single = (pome_contract_model){.name = "", .functions = &m->info, .n_functions = 1};
+    m->subject = (pome_contract_subject){.path = "", .models = &m->single, .n_models = 1};
 }
 
 static pome_contract find(model *m)
 {
     pome_contract c;
     pome_error err = {0};
-    if (pome_contract_find(&c, &m->info, &err) != POME_OK)
+    if (pome_contract_find(&c, &m->subject, NULL, &err) != POME_OK)
         fail_msg("%s", err.message);
     return c;
 }
@@ -60,7 +64,7 @@ static void check_refused(model *m, const char *part)
 {
     pome_contract c;
     pome_error err = {0};
-    assert_int_equal(pome_contract_find(&c, &m->info, &err), POME_ERR_UNSUPPORTED);
+    assert_int_equal(pome_contract_find(&c, &m->subject, NULL, &err), POME_ERR_UNSUPPORTED);
     if (!strstr(err.message, part) || !strstr(err.message, "expected"))
         fail_msg("'%s' is not in: %s", part, err.message);
 }
@@ -103,8 +107,8 @@ static void test_stateful_by_structure(void **state)
     assert_int_equal(c.position, -1);
     assert_int_equal(c.context, 128);
     assert_false(c.is_mask_whole);
-    pome_contract_describe(&c, text, sizeof text);
-    assert_string_equal(text, "stateful: ids=b, mask=a (end), 2 states, logits=y");
+    c.kind->describe(&c, text, sizeof text);
+    assert_string_equal(text, "stateful, 2 states, ids=b, mask=a (end), logits=y");
 }
 
 static void test_context_from_states(void **state)

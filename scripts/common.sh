@@ -4,7 +4,7 @@ cd "$root"
 
 build_packages="gcc libc6-dev cmake ninja-build pkg-config libprotobuf-c-dev protobuf-c-compiler libjansson-dev libpcre2-dev
   libutf8proc-dev libedit-dev libzip-dev"
-python_packages="python3 python3-venv"
+python_packages="python3 python3-venv python3-dev"
 test_packages="g++ binutils libcmocka-dev clang libclang-rt-14-dev util-linux"
 cross_packages="gcc-aarch64-linux-gnu qemu-user libc6-dev-arm64-cross libprotobuf-c-dev:arm64 libjansson-dev:arm64
   libpcre2-dev:arm64 libutf8proc-dev:arm64 libcmocka-dev:arm64 libedit-dev:arm64 libzip-dev:arm64"

@@ -41,7 +41,7 @@ def fits(include, allowed):
 
 
 def check_includes(root):
-    for path in sorted(root.glob("src/**/*.[ch]")) + sorted(root.glob("cli/**/*.[ch]")) + sorted(root.glob("include/**/*.h")):
+    for path in sorted(root.glob("src/**/*.[ch]")) + sorted(root.glob("cli/**/*.[ch]")) + sorted(root.glob("python/**/*.[ch]")) + sorted(root.glob("include/**/*.h")):
         rel = path.relative_to(root).as_posix()
         layer = rel.split("/")[1] if rel.startswith("src/") else rel.split("/")[0]
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -51,8 +51,8 @@ def check_includes(root):
             include = found.group(1)
             if layer == "include":
                 good = include.startswith("pome/")
-            elif layer == "cli":  # public headers and its own files, which lie in one folder
-                good = include.startswith("pome/") or (root / "cli" / include).exists()
+            elif layer in ("cli", "python"):  # public headers and its own files, which lie in one folder
+                good = include.startswith("pome/") or (path.parent / include).exists()
             elif layer not in ALLOWED:
                 yield f"{rel}:{number}: folder {layer} is not a known layer"
                 break

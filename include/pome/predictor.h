@@ -53,7 +53,14 @@ POME_API POME_NODISCARD pome_status pome_predictor_set_input(pome_predictor *pre
 POME_API POME_NODISCARD pome_status pome_predictor_run(pome_predictor *predictor, pome_state *state,
                                                        pome_error *err);
 
-/* Output `index` of the last run, in its declared dtype, contiguous; valid until the next run. */
+/* Writes output `index` of the next predictions to `t`, so that it need not be copied from the predictor: into the input of
+ * another model, or over an input of this one. Borrows `t` until the next call for this output; NULL: the predictor's own
+ * memory again. Any strides; its shape must be the output's, its dtype the declared one or a wider float (which then
+ * holds values of the declared one). */
+POME_API POME_NODISCARD pome_status pome_predictor_bind_output(pome_predictor *predictor, uint32_t index,
+                                                               const pome_tensor *t, pome_error *err);
+
+/* Output `index` of the last run, in its declared dtype, contiguous, or what was bound; valid until the next run. */
 POME_API const pome_tensor *pome_predictor_output(const pome_predictor *predictor, uint32_t index);
 
 /* What an operator gave: called right after it ran, for each result, while `value` is what it says (fp32 where the

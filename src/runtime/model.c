@@ -127,6 +127,12 @@ static pome_status load(pome_model *m, const char *path, pome_error *err)
 
 pome_status pome_model_open(pome_model **out, const char *path, const pome_model_opts *opts, pome_error *err)
 {
+    return pome_model_open_shared(out, path, opts, NULL, err);
+}
+
+pome_status pome_model_open_shared(pome_model **out, const char *path, const pome_model_opts *opts, pome_pool *pool,
+                                   pome_error *err)
+{
     pome_model_opts o;
     pome_model_opts_default(&o);
     if (opts)
@@ -143,7 +149,9 @@ pome_status pome_model_open(pome_model **out, const char *path, const pome_model
     m->no_fuse = no_fuse;
     pome_kernels_init(&m->kernels, pome_cpu_level_get());
     pome_status s = load(m, path, err);
-    if (s == POME_OK)
+    m->pool = pool;
+    m->borrows_pool = pool != NULL;
+    if (s == POME_OK && !pool)
         s = pome_pool_create(&m->pool, o.n_threads, err);
     if (s != POME_OK) {
         pome_model_close(&m);
@@ -164,7 +172,8 @@ void pome_model_close(pome_model **model)
         free(m->plans);
         m->plans = next;
     }
-    pome_pool_destroy(&m->pool);
+    if (!m->borrows_pool)
+        pome_pool_destroy(&m->pool);
     pome_program_destroy(&m->program);
     pome_mlpackage_close(&m->package);
     pthread_mutex_destroy(&m->lock);

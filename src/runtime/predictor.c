@@ -32,6 +32,7 @@ struct pome_predictor {
     const pome_tensor **states; /* [n_states] */
     pome_tensor *outputs;       /* [n_outputs] */
     staging *output_memory;     /* [n_outputs] */
+    pome_tensor *bound_outputs; /* [n_outputs] the caller's memory; data NULL: none */
     pome_observer *observer;
     void *observer_arg;
     pome_profile_section *profile; /* NULL: nothing is measured */
@@ -86,7 +87,8 @@ static pome_status create(pome_predictor *p, const char *function, const pome_pr
     p->states = calloc(p->f->n_states + 1u, sizeof *p->states);
     p->outputs = calloc(p->f->n_outputs + 1u, sizeof *p->outputs);
     p->output_memory = calloc(p->f->n_outputs + 1u, sizeof *p->output_memory);
-    if (!p->inputs || !p->bound || !p->states || !p->outputs || !p->output_memory)
+    p->bound_outputs = calloc(p->f->n_outputs + 1u, sizeof *p->bound_outputs);
+    if (!p->inputs || !p->bound || !p->states || !p->outputs || !p->output_memory || !p->bound_outputs)
         return pome_fail_nomem(err, p->f->n_inputs * sizeof *p->inputs, "predictor");
     return POME_OK;
 }
@@ -126,6 +128,7 @@ void pome_predictor_destroy(pome_predictor **predictor)
     free(p->states);
     free(p->outputs);
     free(p->output_memory);
+    free(p->bound_outputs);
     free(p);
     *predictor = NULL;
 }
@@ -294,6 +297,68 @@ static pome_status take_output(pome_predictor *p, uint32_t i, bool reserve_only,
     return POME_OK;
 }
 
+pome_status pome_predictor_bind_output(pome_predictor *p, uint32_t index, const pome_tensor *t, pome_error *err)
+{
+    if (index >= p->f->n_outputs)
+        return pome_fail(err, POME_ERR_ARG, "output %u of %u", index, p->f->n_outputs);
+    const pome_feature *f = &p->f->outputs[index];
+    bool is_wider = t && f->dtype == POME_DTYPE_F16 && t->dtype == POME_DTYPE_F32;
+    if (t && ((t->dtype != f->dtype && !is_wider) || !t->data))
+        return pome_fail(err, POME_ERR_ARG, "output %s: dtype %s, bound to %s", f->name, pome_dtype_name(f->dtype),
+                         pome_dtype_name(t->dtype));
+    p->bound_outputs[index] = t ? *t : (pome_tensor){0};
+    return POME_OK;
+}
+
+/* What is written first may be what another output still has to be read from. */
+static bool is_written_over(const pome_predictor *p, const pome_tensor *from)
+{
+    for (uint32_t i = 0; i < p->f->n_outputs; i++)
+        if (p->bound_outputs[i].data && pome_strided_overlap(&p->bound_outputs[i], from))
+            return true;
+    return false;
+}
+
+/* Outputs that go through memory of the predictor: all but those bound to memory that takes them as they are. */
+static bool is_staged(const pome_predictor *p, uint32_t i)
+{
+    const pome_tensor *to = &p->bound_outputs[i];
+    return !to->data || to->dtype != p->f->outputs[i].dtype ||
+           is_written_over(p, pome_exec_output(p->exec, p->mf->outputs[i]));
+}
+
+static pome_status write_bound(pome_predictor *p, uint32_t i, bool was_staged, pome_error *err)
+{
+    const pome_tensor *from = pome_exec_output(p->exec, p->mf->outputs[i]);
+    pome_tensor to = p->bound_outputs[i];
+    char found[256], wanted[256];
+    if (from->rank == 0 && pome_tensor_count(&to) == 1)
+        to.rank = 0;
+    if (to.rank != from->rank || memcmp(to.shape, from->shape, (size_t)to.rank * sizeof to.shape[0]) != 0) {
+        shape_text(found, sizeof found, from->rank, from->shape);
+        shape_text(wanted, sizeof wanted, to.rank, to.shape);
+        return pome_fail(err, POME_ERR_ARG, "output %s has shape %s, it is bound to %s", p->f->outputs[i].name, found, wanted);
+    }
+    pome_tensor staged = p->outputs[i];
+    staged.rank = from->rank;
+    pome_strided_copy(&to, was_staged ? &staged : from, p->model->pool, &p->model->kernels);
+    p->outputs[i] = p->bound_outputs[i];
+    return POME_OK;
+}
+
+static pome_status take_outputs(pome_predictor *p, pome_error *err)
+{
+    for (uint32_t i = 0; i < p->f->n_outputs; i++)
+        if (is_staged(p, i))
+            POME_TRY(take_output(p, i, false, err));
+        else
+            p->outputs[i].data = NULL;
+    for (uint32_t i = 0; i < p->f->n_outputs; i++)
+        if (p->bound_outputs[i].data)
+            POME_TRY(write_bound(p, i, p->outputs[i].data != NULL, err));
+    return POME_OK;
+}
+
 const pome_tensor *pome_predictor_output(const pome_predictor *p, uint32_t index)
 {
     return index < p->f->n_outputs ? &p->outputs[index] : NULL;
@@ -328,8 +393,7 @@ pome_status pome_predictor_run(pome_predictor *p, pome_state *state, pome_error 
     if (p->profile)
         pome_profile_end_inputs(p->profile);
     POME_TRY(pome_exec_run(p->exec, p->bound, p->states, err));
-    for (uint32_t i = 0; i < p->f->n_outputs; i++)
-        POME_TRY(take_output(p, i, false, err));
+    POME_TRY(take_outputs(p, err));
     if (p->profile)
         pome_profile_end_outputs(p->profile);
     return POME_OK;

@@ -84,7 +84,8 @@ pome_status pome_infer_resize(pome_infer *c, pome_error *err)
     return POME_OK;
 }
 
-/* x [B, C, H, W]. Before iOS 17: roi [N, 1, 4 or 5, 1, 1] -> [N, B, C, h, w]; since: boxes [N, 4],
+/* x [B, C, H, W]. Before iOS 17: roi [N, 1, 4, 1, 1] -> [N, B, C, h, w], or [N, 1, 5, 1, 1] with the image's index
+ * first -> [N, 1, C, h, w] (as the definition's text says; coremltools' inference has B there too); since: boxes [N, 4],
  * box_indices [N] -> [N, C, h, w]. */
 pome_status pome_infer_crop_resize(pome_infer *c, pome_error *err)
 {
@@ -101,7 +102,7 @@ pome_status pome_infer_crop_resize(pome_infer *c, pome_error *err)
         if (roi->dim[2] >= 0 && roi->dim[2] != 4 && roi->dim[2] != 5)
             return pome_infer_fail(c, err, "roi has %" PRId64 " numbers for a box, not 4 or 5", roi->dim[2]);
         c->out[0] = (pome_type){.kind = POME_TYPE_TENSOR, .dtype = x->dtype, .rank = 5,
-                                .dim = {roi->dim[0], x->dim[0], x->dim[1], h, w}};
+                                .dim = {roi->dim[0], roi->dim[2] == 5 ? 1 : x->dim[0], x->dim[1], h, w}};
         return POME_OK;
     }
     POME_TRY(pome_infer_rank(c, P_crop_resize_boxes, 2, 2, err));

@@ -114,7 +114,8 @@ static void multiply(void *arg, size_t begin, size_t end, int thread)
 /* Rows of the weight for group `group`, if fast mode takes them as they lie. */
 static bool coded_group(const pome_run *r, pome_coded *w, size_t group, size_t cout_group, size_t k)
 {
-    return pome_coded_init(w, r, pome_in_encoded(r, P_conv_weight), group * cout_group * k, cout_group, k);
+    return r->op->def->id == POME_OP_conv &&
+           pome_coded_init(w, r, pome_in_encoded(r, P_conv_weight), group * cout_group * k, cout_group, k);
 }
 
 static void run_unfolded(conv_job *job)
@@ -187,9 +188,10 @@ static pome_status channels(conv_job *job, const pome_tensor *x, uint32_t groups
 
 static const pome_window_params conv_params = {P_conv_strides, P_conv_pad_type, P_conv_pad, P_conv_dilations};
 
-static size_t conv_scratch(const pome_run *r)
+/* Bytes of scratch beside that of conv_quantized. */
+static size_t unfold_scratch(const pome_run *r, const pome_tensor *w, uint32_t groups_param)
 {
-    const pome_tensor *w = pome_in(r, P_conv_weight), *out = &r->out[0];
+    const pome_tensor *out = &r->out[0];
     size_t k = 1, n_out = 1, threads = (size_t)pome_pool_n_threads(r->pool);
     for (int32_t d = 1; d < w->rank; d++)
         k *= (size_t)w->shape[d];
@@ -197,41 +199,105 @@ static size_t conv_scratch(const pome_run *r)
         n_out *= (size_t)out->shape[d];
     size_t bytes = (threads * pome_rows_scratch() + (block_positions(k, n_out) * k + 15) / 16 * 16) * sizeof(float);
     pome_coded coded;
-    size_t groups = (size_t)pome_in_int(r, P_conv_groups, 1), block = block_positions(k, n_out);
+    size_t groups = (size_t)pome_in_int(r, groups_param, 1), block = block_positions(k, n_out);
     if (groups >= 1 && coded_group(r, &coded, 0, (size_t)w->shape[0] / groups, k))
         bytes += pome_coded_activation_bytes(&coded, block) + threads * coded_thread_bytes(&coded, block);
     return bytes;
 }
 
-static pome_status conv_run(const pome_run *r, pome_error *err)
+static size_t conv_scratch(const pome_run *r)
 {
-    const pome_tensor *x = pome_in(r, P_conv_x), *w = pome_in(r, P_conv_weight);
-    conv_job job = {.r = r, .bias = pome_in(r, P_conv_bias)};
+    return unfold_scratch(r, pome_in(r, P_conv_weight), P_conv_groups);
+}
+
+/* job: r, bias; `weight` is fp32, fp16 or encoded. */
+static pome_status convolve(conv_job *job, const pome_tensor *x, const pome_tensor *w, const pome_encoded *encoded,
+                            const pome_window_params *params, uint32_t groups_param, pome_error *err)
+{
+    const pome_run *r = job->r;
     if (w->rank != x->rank)
         return pome_op_fail(r->op, err, POME_ERR_FORMAT, "x and weight have different ranks");
-    POME_TRY(pome_window_init(&job.w, r, &conv_params, x, &r->out[0], w->shape + 2, err));
-    POME_TRY(channels(&job, x, P_conv_groups, err));
-    job.k = job.cin_group * job.w.n_kernel;
-    if ((size_t)w->shape[0] != job.cout || (size_t)w->shape[1] != job.cin_group)
+    POME_TRY(pome_window_init(&job->w, r, params, x, &r->out[0], w->shape + 2, err));
+    POME_TRY(channels(job, x, groups_param, err));
+    job->k = job->cin_group * job->w.n_kernel;
+    if ((size_t)w->shape[0] != job->cout || (size_t)w->shape[1] != job->cin_group)
         return pome_op_fail(r->op, err, POME_ERR_FORMAT, "weight does not fit the channels");
-    if (job.n * job.cout * job.w.n_out == 0)
+    if (job->n * job->cout * job->w.n_out == 0)
         return POME_OK;
-    job.bias_encoded = pome_in_encoded(r, P_conv_bias);
-    job.x = (const float *)x->data;
-    job.y = (float *)r->out[0].data;
-    job.thread_scratch = (float *)r->scratch;
-    job.unfolded = job.thread_scratch + (size_t)pome_pool_n_threads(r->pool) * pome_rows_scratch();
-    pome_rows_init(&job.weight, w->dtype, w->data, pome_in_encoded(r, P_conv_weight), job.k);
-    job.q8 = (char *)r->scratch + ((size_t)pome_pool_n_threads(r->pool) * pome_rows_scratch() +
-                                   (block_positions(job.k, job.w.n_out) * job.k + 15) / 16 * 16) * sizeof(float);
-    job.is_coded = true;
-    for (size_t g = 0; g < job.groups && job.is_coded; g++)
-        job.is_coded = coded_group(r, &job.coded, g, job.cout_group, job.k);
-    if (job.groups > 1 && job.cout_group < 8 && job.k <= POME_KERNEL_KC)
-        pome_pool_run(r->pool, job.n * job.cout, 1, convolve_channels, &job);
+    job->x = (const float *)x->data;
+    job->y = (float *)r->out[0].data;
+    job->thread_scratch = (float *)r->scratch;
+    job->unfolded = job->thread_scratch + (size_t)pome_pool_n_threads(r->pool) * pome_rows_scratch();
+    pome_rows_init(&job->weight, w->dtype, w->data, encoded, job->k);
+    job->q8 = (char *)r->scratch + ((size_t)pome_pool_n_threads(r->pool) * pome_rows_scratch() +
+                                    (block_positions(job->k, job->w.n_out) * job->k + 15) / 16 * 16) * sizeof(float);
+    job->is_coded = true;
+    for (size_t g = 0; g < job->groups && job->is_coded; g++)
+        job->is_coded = coded_group(r, &job->coded, g, job->cout_group, job->k);
+    if (job->groups > 1 && job->cout_group < 8 && job->k <= POME_KERNEL_KC)
+        pome_pool_run(r->pool, job->n * job->cout, 1, convolve_channels, job);
     else
-        run_unfolded(&job);
+        run_unfolded(job);
     return POME_OK;
+}
+
+static pome_status conv_run(const pome_run *r, pome_error *err)
+{
+    conv_job job = {.r = r, .bias = pome_in(r, P_conv_bias), .bias_encoded = pome_in_encoded(r, P_conv_bias)};
+    return convolve(&job, pome_in(r, P_conv_x), pome_in(r, P_conv_weight), pome_in_encoded(r, P_conv_weight),
+                    &conv_params, P_conv_groups, err);
+}
+
+/* ---- conv_quantized: weight and bias hold one code per byte ---- */
+
+static const pome_window_params quantized_params = {P_conv_quantized_strides, P_conv_quantized_pad_type,
+                                                    P_conv_quantized_pad, P_conv_quantized_dilations};
+
+/* linear: code * scale + bias, both for all channels or one for each. lut: quant_scale is the table and quant_bias is
+ * not used. A code beyond the table is an error. */
+static pome_status dequantize(const pome_run *r, const pome_tensor *codes, float *to, pome_error *err)
+{
+    const pome_tensor *scale = pome_in(r, P_conv_quantized_quant_scale), *bias = pome_in(r, P_conv_quantized_quant_bias);
+    const uint8_t *code = (const uint8_t *)codes->data;
+    bool is_lut = strcmp(pome_op_str(r->op, P_conv_quantized_quantization_type, "linear"), "lut") == 0;
+    int64_t n = pome_tensor_count(codes), n_channels = codes->shape[0], n_scales = pome_tensor_count(scale);
+    int64_t n_biases = pome_tensor_count(bias);
+    if (!is_lut && ((n_scales != 1 && n_scales != n_channels) || (n_biases != 1 && n_biases != n_channels)))
+        return pome_op_fail(r->op, err, POME_ERR_FORMAT, "%lld scales and %lld offsets for %lld channels",
+                            (long long)n_scales, (long long)n_biases, (long long)n_channels);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t c = i / (n / n_channels);
+        if (is_lut && code[i] >= n_scales)
+            return pome_op_fail(r->op, err, POME_ERR_FORMAT, "code %d, the table has %lld entries", (int)code[i],
+                                (long long)n_scales);
+        to[i] = is_lut ? ((const float *)scale->data)[code[i]]
+                       : (float)code[i] * ((const float *)scale->data)[n_scales > 1 ? c : 0] +
+                             ((const float *)bias->data)[n_biases > 1 ? c : 0];
+    }
+    return POME_OK;
+}
+
+static size_t quantized_scratch(const pome_run *r)
+{
+    const pome_tensor *w = pome_in(r, P_conv_quantized_weight);
+    return (unfold_scratch(r, w, P_conv_quantized_groups) + 63) / 64 * 64 +
+           ((size_t)pome_tensor_count(w) + (size_t)w->shape[0]) * sizeof(float);
+}
+
+static pome_status conv_quantized_run(const pome_run *r, pome_error *err)
+{
+    const pome_tensor *w = pome_in(r, P_conv_quantized_weight), *bias = pome_in(r, P_conv_quantized_bias);
+    size_t before = (unfold_scratch(r, w, P_conv_quantized_groups) + 63) / 64 * 64;
+    float *dense = (float *)(void *)((char *)r->scratch + before);
+    pome_tensor weight = pome_tensor_borrow(dense, POME_DTYPE_F32, w->rank, w->shape), offset;
+    conv_job job = {.r = r};
+    POME_TRY(dequantize(r, w, dense, err));
+    if (bias) {
+        offset = pome_tensor_borrow(dense + pome_tensor_count(w), POME_DTYPE_F32, bias->rank, bias->shape);
+        POME_TRY(dequantize(r, bias, (float *)offset.data, err));
+        job.bias = &offset;
+    }
+    return convolve(&job, pome_in(r, P_conv_quantized_x), &weight, NULL, &quantized_params, P_conv_quantized_groups, err);
 }
 
 /* ---- conv_transpose: weight [Cin, Cout / groups, kernel], out[i * stride + k * dilation - before] += x[i] w[k] ---- */
@@ -318,6 +384,7 @@ const pome_op_impl pome_ops_conv[] = {
      .encoded_ok = POME_BIT(P_conv_weight) | POME_BIT(P_conv_bias),
      .scratch = conv_scratch,
      .run = conv_run},
+    {.id = POME_OP_conv_quantized, .scratch = quantized_scratch, .run = conv_quantized_run},
     {.id = POME_OP_conv_transpose,
      .f16_ok = POME_BIT(P_conv_transpose_weight) | POME_BIT(P_conv_transpose_bias),
      .encoded_ok = POME_BIT(P_conv_transpose_weight) | POME_BIT(P_conv_transpose_bias),

@@ -158,6 +158,53 @@ static void test_conv(void **unused)
     }
 }
 
+/* One code per byte: code * scale + offset, one pair or one for each channel; or a table. */
+static void test_conv_quantized(void **unused)
+{
+    (void)unused;
+    for (int round = 0; round < 54; round++) {
+        geometry g = random_geometry(round, true);
+        int64_t shape[5], one = 1;
+        bool lut = round % 4 == 3, per_channel = round % 2, biased = round % 3;
+        shape_of(shape, &g, g.batch, g.cin, g.in);
+        pome_tensor x = op_test_tensor(POME_DTYPE_F32, g.n + 2, shape, -1, 1);
+        shape_of(shape, &g, g.cout, g.cin / g.groups, g.kernel);
+        pome_tensor w = op_test_tensor(POME_DTYPE_U8, g.n + 2, shape, 0, lut ? 15 : 255);
+        pome_tensor bias = op_test_tensor(POME_DTYPE_U8, 1, &g.cout, 0, 15), dense = {0};
+        int64_t n = lut ? 16 : per_channel ? g.cout : one;
+        pome_tensor scale = op_test_tensor(round % 5 ? POME_DTYPE_F32 : POME_DTYPE_F16, 1, &n, -0.02, 0.02);
+        pome_tensor offset = op_test_tensor(scale.dtype, 1, lut ? &one : &n, -1, 1);
+        dense = op_test_tensor(POME_DTYPE_F32, 1, &g.cout, 0, 0);
+        for (int64_t i = 0, per = pome_tensor_count(&w) / g.cout; i < pome_tensor_count(&w); i++) {
+            int64_t at = lut ? (int64_t)op_test_at(&w, i) : per_channel ? i / per : 0;
+            weight[i] = lut ? op_test_at(&scale, at) : op_test_at(&w, i) * op_test_at(&scale, at) + op_test_at(&offset, at);
+        }
+        for (int64_t c = 0; c < g.cout; c++) {
+            int64_t at = lut ? (int64_t)op_test_at(&bias, c) : per_channel ? c : 0;
+            op_test_set(&dense, c, lut ? op_test_at(&scale, at)
+                                       : op_test_at(&bias, c) * op_test_at(&scale, at) + op_test_at(&offset, at));
+        }
+        reference(&g, &x, biased ? &dense : NULL);
+        op_test *t = op_test_begin(POME_OP_conv_quantized, POME_OPSET_IOS15);
+        op_test_in(t, "x", &x);
+        op_test_const(t, "weight", &w);
+        if (biased)
+            op_test_const(t, "bias", &bias);
+        op_test_const_str(t, "quantization_type", lut ? "lut" : "linear");
+        op_test_const_int(t, "nbits", lut ? 4 : 8);
+        op_test_const(t, "quant_scale", &scale);
+        op_test_const(t, "quant_bias", &offset);
+        add_geometry(t, &g, true);
+        if (op_test_run(t) != POME_OK)
+            fail_msg("%s", op_test_error(t)->message);
+        op_test_expect(t, 0, want, 1e-5, 1e-4);
+        op_test_end(t);
+        pome_tensor *all[] = {&x, &w, &bias, &dense, &scale, &offset};
+        for (int i = 0; i < 6; i++)
+            pome_tensor_reset(all[i]);
+    }
+}
+
 /* Projections written as 1x1 convolutions: int4 blocks, and a position alone against all of them. */
 static void check_projection(pome_numerics numerics, double tolerance)
 {
@@ -405,7 +452,7 @@ static void test_rejections(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv),  cmocka_unit_test(test_projection), cmocka_unit_test(test_conv_transpose),
+        cmocka_unit_test(test_conv),  cmocka_unit_test(test_conv_quantized), cmocka_unit_test(test_projection), cmocka_unit_test(test_conv_transpose),
         cmocka_unit_test(test_pools), cmocka_unit_test(test_ceil_mode),  cmocka_unit_test(test_rejections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

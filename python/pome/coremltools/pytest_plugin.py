@@ -1,0 +1,187 @@
+"""pytest -p pome.coremltools.pytest_plugin: runs coremltools' own tests, or tests that use coremltools, on Linux.
+
+Besides what importing pome.coremltools does: ``platform.machine()`` says "aarch64" (coremltools' tests leave things out on x86_64),
+and the environment asks for ML Programs on the CPU.
+
+    --pome-log FILE     append a JSON line per test: id, outcome, message, number of predictions
+    --pome-sample K     of each test function at most K parameter sets, evenly spaced
+    --pome-shard I/N    of these the I-th of N parts
+    --pome-skip FILE    leave out the tests that FILE lists, an id per line
+"""
+from __future__ import annotations
+
+import gc
+import importlib.machinery
+import json
+import os
+import platform
+import sys
+import types
+from collections.abc import Collection
+
+import pytest
+
+for _name, _value in (("PYMIL_TEST_TARGETS", "mlprogram"), ("COMPUTE_UNITS", "CPU_ONLY"), ("TORCH_FRONTENDS", "TORCHSCRIPT")):
+    os.environ.setdefault(_name, _value)
+
+
+def _stand_in_for_torchvision() -> None:
+    """Test files import it at their top; where it does not load, what needs it is skipped."""
+    try:
+        import torchvision  # noqa: F401
+    except Exception:
+        module = types.ModuleType("torchvision")
+        module.__spec__ = importlib.machinery.ModuleSpec("torchvision", None)
+        module.__version__ = "0.0"
+
+        def missing(name):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            pytest.skip("torchvision is not installed")
+
+        module.__getattr__ = missing
+        sys.modules["torchvision"] = module
+
+
+def _keep_parameters() -> None:
+    """Tests pass itertools.product(...) to parametrize, which a class that inherits the test would find used up."""
+    from _pytest.mark.structures import MarkDecorator
+
+    original = MarkDecorator.__call__
+
+    def call(self, *args, **kwargs):
+        if self.name == "parametrize":
+            if len(args) >= 2 and not isinstance(args[1], Collection):
+                args = (args[0], list(args[1]), *args[2:])
+            if "argvalues" in kwargs and not isinstance(kwargs["argvalues"], Collection):
+                kwargs["argvalues"] = list(kwargs["argvalues"])
+        return original(self, *args, **kwargs)
+
+    MarkDecorator.__call__ = call
+
+
+_keep_parameters()
+_stand_in_for_torchvision()
+platform.machine = lambda: "aarch64"
+
+import pome.coremltools  # noqa: E402
+from pome.coremltools import native  # noqa: E402
+
+_predictions = 0
+
+
+def _count_predictions() -> None:
+    def counted(method):
+        def call(*args):
+            global _predictions
+            _predictions += 1
+            return method(*args)
+
+        return call
+
+    native._MLModelProxy.predict = counted(native._MLModelProxy.predict)
+
+
+_count_predictions()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--pome-log", metavar="FILE", help="append a JSON line per test")
+    parser.addoption("--pome-sample", metavar="K", type=int, default=0, help="at most K parameter sets of each test function")
+    parser.addoption("--pome-shard", metavar="I/N", default="0/1", help="the I-th of N parts")
+    parser.addoption("--pome-skip", metavar="FILE", help="leave out the tests that FILE lists")
+
+
+def pytest_report_header(config):
+    return f"coremltools runs on pome {pome.__version__}, macOS {'.'.join(map(str, pome.coremltools.MACOS_VERSION))}"
+
+
+def _sample(items: list, most: int) -> list:
+    """At most so many parameter sets of each function, the first and the last among them."""
+    groups: dict[str, list] = {}
+    for item in items:
+        groups.setdefault(item.nodeid.split("[")[0], []).append(item)
+    chosen = set()
+    for group in groups.values():
+        n = min(most, len(group))
+        chosen |= {id(group[round(i * (len(group) - 1) / max(1, n - 1))]) for i in range(n)}
+    return [item for item in items if id(item) in chosen]
+
+
+def pytest_collection_modifyitems(config, items):
+    kept = list(items)
+    if config.getoption("--pome-sample"):
+        kept = _sample(kept, config.getoption("--pome-sample"))
+    part, parts = map(int, config.getoption("--pome-shard").split("/"))
+    kept = kept[part::parts]
+    if config.getoption("--pome-skip"):
+        with open(config.getoption("--pome-skip"), encoding="utf-8") as file:
+            done = set(file.read().splitlines())
+        kept = [item for item in kept if item.nodeid not in done]
+    chosen = set(map(id, kept))
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
+    items[:] = kept
+
+
+# Every conversion ends with gc.collect(), which walks thousands of collected tests: what is alive is set aside now and then.
+_SET_ASIDE_EVERY = 50
+_finished = 0
+
+
+def _set_aside() -> None:
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_collection_finish(session):
+    _set_aside()
+
+
+def pytest_runtest_logfinish(nodeid, location):
+    global _finished
+    _finished += 1
+    if _finished % _SET_ASIDE_EVERY == 0:
+        _set_aside()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    before = _predictions
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("predictions", _predictions - before))
+
+
+def _message(report) -> str:
+    if report.outcome == "failed":
+        crash = getattr(report.longrepr, "reprcrash", None)
+        return (crash.message if crash else str(report.longrepr))[:1000]
+    if report.outcome == "skipped":
+        return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)[:300]
+    return ""
+
+
+class _Log:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def pytest_runtest_logreport(self, report):
+        if report.when != "call" and report.outcome == "passed":
+            return
+        line = {
+            "id": report.nodeid,
+            "outcome": "xfailed" if hasattr(report, "wasxfail") and report.outcome == "skipped" else report.outcome,
+            "when": report.when,
+            "seconds": round(report.duration, 3),
+            "predictions": dict(report.user_properties).get("predictions", 0),
+            "message": _message(report),
+        }
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def pytest_configure(config):
+    path = config.getoption("--pome-log")
+    if path and not hasattr(config, "workerinput"):  # with several processes the first one writes
+        config.pluginmanager.register(_Log(path), "pome-log")

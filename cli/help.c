@@ -73,7 +73,7 @@ void help_print_overview(FILE *to)
     fprintf(to, "usage: pome VERB MODEL [options]\n\nRuns Core ML models on Linux.\n\nVerbs:\n");
     for (const verb *const *v = verbs; *v; v++)
         fprintf(to, "  %-12s %s\n", (*v)->name, (*v)->summary);
-    fprintf(to, "\nMODEL is a .mlpackage folder or a file inside one.\n"
+    fprintf(to, "\nMODEL is a .mlpackage or .mlmodelc folder or a file inside one.\n"
                 "'pome VERB --help' shows the options of a verb with examples.\n"
                 "Exit status: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.\n");
 }

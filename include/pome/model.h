@@ -1,4 +1,4 @@
-/* A model: a Core ML package opened for prediction. Opening maps the weights and checks the program;
+/* A model: a Core ML package or compiled model opened for prediction. Opening maps the weights and checks the program;
  * it copies no weight. A model may be shared by threads; it must outlive its predictors. */
 #ifndef POME_MODEL_H
 #define POME_MODEL_H
@@ -75,7 +75,7 @@ typedef struct pome_metadata_entry {
 } pome_metadata_entry;
 
 typedef struct pome_model_info {
-    const char *path;               /* the package folder */
+    const char *path;               /* the package or compiled folder */
     int32_t specification_version;
     const char *short_description, *version, *author, *license; /* "" if none */
     uint32_t n_metadata;
@@ -86,7 +86,7 @@ typedef struct pome_model_info {
     uint64_t weights_bytes;         /* of the mapped weight files */
 } pome_model_info;
 
-/* Opens a .mlpackage folder, or a file inside one. opts may be NULL.
+/* Opens a .mlpackage or compiled .mlmodelc folder, or a file inside one. opts may be NULL.
  * Errors: IO (no such file), FORMAT (damaged, with byte position), UNSUPPORTED (another kind of model,
  * or operators without an implementation, all listed). */
 POME_API POME_NODISCARD pome_status pome_model_open(pome_model **out, const char *path,

@@ -268,18 +268,36 @@ static void keep(void *data, void *pointer)
     (void)pointer;
 }
 
+static pome_status unpack(const ProtobufCMessage **out, pome_bytes bytes, const ProtobufCMessageDescriptor *descriptor,
+                          pome_arena *arena, uint32_t max_depth, pome_error *err)
+{
+    POME_TRY(pome_coreml_check(bytes, descriptor, max_depth, err));
+    arena_allocator a = {arena, false};
+    ProtobufCAllocator allocator = {allocate, keep, &a};
+    const ProtobufCMessage *message = protobuf_c_message_unpack(descriptor, &allocator, bytes.len, bytes.ptr);
+    if (!message && a.is_full)
+        return pome_fail(err, POME_ERR_LIMIT, "unpacking %zu bytes of protobuf takes more than %zu bytes, or memory is short", bytes.len,
+                         pome_arena_used(arena));
+    if (!message)
+        return pome_fail(err, POME_ERR_FORMAT, "not a model description that can be unpacked");
+    *out = message;
+    return POME_OK;
+}
+
 pome_status pome_coreml_unpack(const Pome__Spec__Model **out, pome_bytes file, pome_arena *arena,
                                uint32_t max_depth, pome_error *err)
 {
-    POME_TRY(pome_coreml_check(file, &pome__spec__model__descriptor, max_depth, err));
-    arena_allocator a = {arena, false};
-    ProtobufCAllocator allocator = {allocate, keep, &a};
-    const Pome__Spec__Model *model = pome__spec__model__unpack(&allocator, file.len, file.ptr);
-    if (!model && a.is_full)
-        return pome_fail(err, POME_ERR_LIMIT, "unpacking %zu bytes of protobuf takes more than %zu bytes, or memory is short", file.len,
-                         pome_arena_used(arena));
-    if (!model)
-        return pome_fail(err, POME_ERR_FORMAT, "not a model description that can be unpacked");
-    *out = model;
+    const ProtobufCMessage *message = NULL;
+    POME_TRY(unpack(&message, file, &pome__spec__model__descriptor, arena, max_depth, err));
+    *out = (const Pome__Spec__Model *)message;
+    return POME_OK;
+}
+
+pome_status pome_coreml_unpack_description(Pome__Spec__ModelDescription **out, pome_bytes bytes, pome_arena *arena,
+                                           uint32_t max_depth, pome_error *err)
+{
+    const ProtobufCMessage *message = NULL;
+    POME_TRY(unpack(&message, bytes, &pome__spec__model_description__descriptor, arena, max_depth, err));
+    *out = (Pome__Spec__ModelDescription *)(uintptr_t)message;
     return POME_OK;
 }

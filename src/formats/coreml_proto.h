@@ -33,5 +33,8 @@ pome_status pome_coreml_check(pome_bytes file, const ProtobufCMessageDescriptor 
  * Errors: FORMAT, LIMIT (nesting, or the arena's limit), NOMEM. */
 pome_status pome_coreml_unpack(const Pome__Spec__Model **out, pome_bytes file, pome_arena *arena,
                                uint32_t max_depth, pome_error *err);
+/* The same for the description alone, as compiled models have it. The caller may change it. */
+pome_status pome_coreml_unpack_description(Pome__Spec__ModelDescription **out, pome_bytes bytes, pome_arena *arena,
+                                           uint32_t max_depth, pome_error *err);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "formats/manifest.h"
+#include "formats/mlmodelc.h"
 
 #define DEFAULT_ARENA_BYTES ((size_t)1 << 30)
 #define ML_PROGRAM 502
@@ -25,6 +26,19 @@ pome_status pome_mlpackage_refuse_kind(const pome_coreml_kind *kind, const char 
                      stages);
 }
 
+static pome_status make_arenas(pome_mlpackage *p, const pome_mlpackage_limits *limits, pome_error *err)
+{
+    size_t bytes = limits && limits->arena_bytes ? limits->arena_bytes : DEFAULT_ARENA_BYTES;
+    p->spec_arena = pome_arena_create(bytes);
+    p->arena = p->arena ? p->arena : pome_arena_create(bytes);
+    return p->spec_arena && p->arena ? POME_OK : pome_fail_nomem(err, 0, "the model description");
+}
+
+static uint32_t depth_of(const pome_mlpackage_limits *limits)
+{
+    return limits && limits->depth ? limits->depth : POME_COREML_DEPTH;
+}
+
 static pome_status read_model(pome_mlpackage *p, pome_bytes b, const pome_mlpackage_limits *limits, pome_error *err)
 {
     pome_coreml_kind kind;
@@ -34,13 +48,8 @@ static pome_status read_model(pome_mlpackage *p, pome_bytes b, const pome_mlpack
     POME_TRY(pome_coreml_peek(&kind, b, err));
     if (kind.type != ML_PROGRAM)
         return pome_mlpackage_refuse_kind(&kind, "the model", err);
-    size_t bytes = limits && limits->arena_bytes ? limits->arena_bytes : DEFAULT_ARENA_BYTES;
-    p->spec_arena = pome_arena_create(bytes);
-    p->arena = p->arena ? p->arena : pome_arena_create(bytes);
-    if (!p->spec_arena || !p->arena)
-        return pome_fail_nomem(err, 0, "the model description");
-    POME_TRY(pome_coreml_unpack(&p->spec, b, p->spec_arena,
-                                limits && limits->depth ? limits->depth : POME_COREML_DEPTH, err));
+    POME_TRY(make_arenas(p, limits, err));
+    POME_TRY(pome_coreml_unpack(&p->spec, b, p->spec_arena, depth_of(limits), err));
     return pome_mlpackage_describe(p, err);
 }
 
@@ -53,6 +62,16 @@ static const char *folder_of(pome_arena *arena, const char *path)
     return slash == path ? "/" : pome_arena_strndup(arena, path, (size_t)(slash - path));
 }
 
+static pome_status open_compiled(pome_mlpackage *p, const pome_mlpackage_place *place,
+                                 const pome_mlpackage_limits *limits, pome_error *err)
+{
+    p->info.path = place->root;
+    POME_TRY(make_arenas(p, limits, err));
+    POME_TRY(pome_mlmodelc_read(&p->spec, place->root, p->spec_arena, depth_of(limits), err));
+    pome_status status = pome_mlpackage_describe(p, err);
+    return status == POME_OK ? POME_OK : pome_fail_prefix(err, status, "%s", place->root);
+}
+
 static pome_status open_place(pome_mlpackage *p, const pome_mlpackage_place *place,
                               const pome_mlpackage_limits *limits, pome_error *err)
 {
@@ -61,6 +80,8 @@ static pome_status open_place(pome_mlpackage *p, const pome_mlpackage_place *pla
     p->model_dir = folder_of(p->arena, place->model_file);
     if (!p->model_dir)
         return pome_fail_nomem(err, 0, "a path");
+    if (place->is_compiled)
+        return open_compiled(p, place, limits, err);
     POME_TRY(pome_mapping_open(&mapping, place->model_file, err));
     pome_status status = read_model(p, pome_mapping_bytes(mapping), limits, err);
     pome_mapping_release(&mapping);

@@ -1,4 +1,5 @@
-/* A Core ML package on disk: found from whatever path the user gave, opened, its model description unpacked. */
+/* A Core ML model on disk, a package or a compiled model: found from whatever path the user gave, opened, its model
+ * description unpacked. */
 #ifndef POME_FORMATS_MLPACKAGE_H
 #define POME_FORMATS_MLPACKAGE_H
 
@@ -23,16 +24,16 @@ struct pome_mlpackage {
     pome_arena *arena;               /* owns everything but `spec` */
     pome_arena *spec_arena;
     const Pome__Spec__Model *spec;   /* an mlProgram; NULL once forgotten */
-    const char *model_file;          /* path of the .mlmodel */
+    const char *model_file;          /* path of the .mlmodel or model.mil */
     const char *model_dir;           /* what @model_path stands for; "" if the model came from memory */
     pome_model_info info;            /* complete but for weights_bytes */
     const pome_predicted_names *predicted; /* [info.n_functions] */
 };
 
-/* Opens the package at `path`: its folder, or a file or folder inside (the package around it is taken, with a log
- * message), a folder with one package in it, or a bare .mlmodel. limits may be NULL. Errors: IO (no such path),
- * FORMAT (damaged or a part is missing), UNSUPPORTED (a compiled model, another kind of model, a checkpoint: the text
- * says what to do), ARG (a folder of several packages). */
+/* Opens the package or compiled model at `path`: its folder, or a file or folder inside (the model around it is taken,
+ * with a log message), a folder with one of them in it, or a bare .mlmodel. limits may be NULL. Errors: IO (no such
+ * path), FORMAT (damaged or a part is missing), UNSUPPORTED (another kind of model, a checkpoint: the text says what to
+ * do), ARG (a folder of several models). */
 pome_status pome_mlpackage_open(pome_mlpackage **out, const char *path, const pome_mlpackage_limits *limits,
                                 pome_error *err);
 /* The same for the bytes of a model file; weight files are looked for in model_dir ("" : there are none). */
@@ -50,10 +51,12 @@ pome_status pome_mlpackage_map(pome_mapping **out, const pome_mlpackage *package
 /* Fills package->info and package->predicted from package->spec. */
 pome_status pome_mlpackage_describe(pome_mlpackage *package, pome_error *err);
 
-/* Finds the package folder (NULL: a bare model) and the .mlmodel for a user's path. Strings live in the arena. */
+/* Finds the package or compiled model (root NULL: a bare model) and its .mlmodel or model.mil for a user's path. Strings
+ * live in the arena. */
 typedef struct pome_mlpackage_place {
     const char *root;
     const char *model_file;
+    bool is_compiled;
 } pome_mlpackage_place;
 pome_status pome_mlpackage_locate(pome_mlpackage_place *out, const char *path, pome_arena *arena, pome_error *err);
 

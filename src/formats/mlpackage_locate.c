@@ -1,4 +1,4 @@
-/* From a user's path to a package. People pass the folder, a file inside it, or something else altogether; what
+/* From a user's path to a package or compiled model. People pass the folder, a file inside it, or something else altogether; what
  * it is and what to do is said in one sentence. */
 #include "formats/mlpackage.h"
 
@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "formats/manifest.h"
+#include "formats/mlmodelc.h"
 
 #define MANIFEST_MAX_BYTES (1u << 20)
 #define PARENTS_MAX 6 /* Data/com.apple.CoreML/weights/weight.bin is four below the package */
@@ -115,17 +116,29 @@ static pome_status refuse_checkpoint(const char *what, const char *source, pome_
                      source, what, quoted(arena, source), quoted(arena, target));
 }
 
-static pome_status refuse_compiled(const char *folder, pome_error *err)
+static pome_status take_compiled(pome_mlpackage_place *out, const char *folder, pome_arena *arena, pome_error *err)
 {
-    return pome_fail(err, POME_ERR_UNSUPPORTED,
-                     "%s is a compiled Core ML model, which cannot be read yet: use the .mlpackage it was made from",
-                     folder);
+    const char *text = child_of(arena, folder, "model.mil");
+    if (!text)
+        return no_memory(err);
+    *out = (pome_mlpackage_place){.root = folder, .model_file = text, .is_compiled = true};
+    return POME_OK;
+}
+
+/* The compiled model that a path lies in, which is one or, for what is in weights/ or analytics/, two levels up. */
+static const char *compiled_around(pome_arena *arena, const char *path)
+{
+    const char *below = absolute(arena, path);
+    const char *at = below && !has_suffix(below, ".mlmodel") ? parent_of(arena, below) : NULL;
+    if (at && (strcmp(base_name(at), "weights") == 0 || strcmp(base_name(at), "analytics") == 0))
+        at = parent_of(arena, at);
+    return at && pome_mlmodelc_detect(at) ? at : NULL;
 }
 
 /* ---- folders ---- */
 
 typedef struct listing {
-    uint32_t n_packages, n_safetensors, n_gguf;
+    uint32_t n_packages, n_safetensors, n_gguf; /* packages and compiled models */
     char packages[400]; /* names, comma-separated, cut */
     char package[256];  /* the last one */
     char gguf[256];     /* likewise */
@@ -133,7 +146,7 @@ typedef struct listing {
 
 static void note_entry(listing *l, const char *name)
 {
-    if (has_suffix(name, ".mlpackage")) {
+    if (has_suffix(name, ".mlpackage") || has_suffix(name, ".mlmodelc")) {
         size_t used = strlen(l->packages), len = strlen(name);
         if (used + len + 3 < sizeof l->packages) {
             memcpy(l->packages + used, ", ", 2);
@@ -165,28 +178,20 @@ static listing list_folder(const char *path)
     return l;
 }
 
-static bool is_compiled(pome_arena *arena, const char *folder)
-{
-    return has_suffix(folder, ".mlmodelc") || has_child(arena, folder, "coremldata.bin") ||
-           has_child(arena, folder, "model.mil");
-}
-
 /* A folder that is no package: one that holds a single package stands for it, as a downloaded repository does. */
 static pome_status locate_in_folder(pome_mlpackage_place *out, const char *path, pome_arena *arena, pome_error *err)
 {
-    if (is_compiled(arena, path))
-        return refuse_compiled(path, err);
     if (has_suffix(path, ".mlpackage") || has_child(arena, path, "Data/com.apple.CoreML"))
         return pome_fail(err, POME_ERR_FORMAT, "%s: Manifest.json is missing (copied or downloaded only in part?)",
                          path);
     listing l = list_folder(path);
     const char *package = l.n_packages == 1 ? child_of(arena, path, l.package) : NULL;
     if (package) {
-        pome_log(POME_LOG_INFO, "%s holds one package: taking %s", path, package);
+        pome_log(POME_LOG_INFO, "%s holds one model: taking %s", path, package);
         return pome_mlpackage_locate(out, package, arena, err);
     }
     if (l.n_packages)
-        return pome_fail(err, POME_ERR_ARG, "%s holds %u packages (%s): name one of them", path, l.n_packages,
+        return pome_fail(err, POME_ERR_ARG, "%s holds %u models (%s): name one of them", path, l.n_packages,
                          l.packages);
     if (l.n_safetensors || (has_child(arena, path, "config.json") && !l.n_gguf))
         return refuse_checkpoint("a Hugging Face checkpoint", path, arena, err);
@@ -194,7 +199,9 @@ static pome_status locate_in_folder(pome_mlpackage_place *out, const char *path,
         const char *file = child_of(arena, path, l.gguf);
         return file ? refuse_checkpoint("a GGUF file", file, arena, err) : no_memory(err);
     }
-    return pome_fail(err, POME_ERR_FORMAT, "%s is not a Core ML package: it has no Manifest.json", path);
+    return pome_fail(err, POME_ERR_FORMAT,
+                     "%s is not a Core ML package: it has no Manifest.json (nor model.mil, as a compiled model has)",
+                     path);
 }
 
 /* ---- files ---- */
@@ -219,8 +226,6 @@ static pome_status check_bare_file(const char *path, pome_bytes b, pome_arena *a
         return refuse_checkpoint("a GGUF file", path, arena, err);
     if (starts_with(b, "PK\3\4"))
         return pome_fail(err, POME_ERR_UNSUPPORTED, "%s is a ZIP archive: unpack it and name the package in it", path);
-    if (is_compiled(arena, folder))
-        return refuse_compiled(folder, err);
     if (has_suffix(name, ".safetensors") || has_suffix(name, ".safetensors.index.json") ||
         ((strcmp(name, "config.json") == 0 || strcmp(name, "tokenizer.json") == 0) &&
          list_folder(folder).n_safetensors))
@@ -239,7 +244,7 @@ static pome_status locate_bare(pome_mlpackage_place *out, const char *path, pome
     pome_status status = check_bare_file(path, pome_mapping_bytes(mapping), arena, err);
     pome_mapping_release(&mapping);
     if (status == POME_OK)
-        *out = (pome_mlpackage_place){NULL, path};
+        *out = (pome_mlpackage_place){.model_file = path};
     return status;
 }
 
@@ -281,8 +286,6 @@ static pome_status locate_root(pome_mlpackage_place *out, const char *root, pome
         if (item == manifest.root)
             place.model_file = path;
     }
-    if (is_compiled(arena, place.model_file))
-        return refuse_compiled(place.model_file, err);
     if (pome_path_is_dir(place.model_file))
         return pome_fail(err, POME_ERR_FORMAT, "%s: the root model Data/%s is a folder, wanted a model file", root,
                          manifest.root->path);
@@ -322,6 +325,13 @@ pome_status pome_mlpackage_locate(pome_mlpackage_place *out, const char *path, p
     if (root) {
         pome_log(POME_LOG_INFO, "%s is part of a package: taking %s", p, root);
         return locate_root(out, root, arena, err);
+    }
+    if (is_dir && pome_mlmodelc_detect(p))
+        return take_compiled(out, p, arena, err);
+    root = compiled_around(arena, p);
+    if (root) {
+        pome_log(POME_LOG_INFO, "%s is part of a compiled model: taking %s", p, root);
+        return take_compiled(out, root, arena, err);
     }
     return is_dir ? locate_in_folder(out, p, arena, err) : locate_bare(out, p, arena, err);
 }

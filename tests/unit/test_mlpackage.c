@@ -140,11 +140,11 @@ static void test_folder_with_one_package(void **state)
     pome_log_set(take_log, NULL);
     assert_int_equal(open_at(&p, dir, "repo", &err), POME_OK);
     assert_non_null(strstr(p->info.path, "repo/one.mlpackage"));
-    assert_non_null(strstr(logged, "holds one package"));
+    assert_non_null(strstr(logged, "holds one model"));
     pome_mlpackage_close(&p);
     pome_log_set(NULL, NULL);
     put_file(dir, "repo/two.mlpackage/x", "", 0);
-    EXPECT_ERROR(open_at(&p, dir, "repo", &err), POME_ERR_ARG, err, "holds 2 packages (one.mlpackage, two.mlpackage)");
+    EXPECT_ERROR(open_at(&p, dir, "repo", &err), POME_ERR_ARG, err, "holds 2 models (one.mlpackage, two.mlpackage)");
     temp_remove(dir);
 }
 
@@ -192,8 +192,14 @@ static void test_what_is_no_package(void **state)
         {"bad.mlpackage/Manifest.json", "{", "bad.mlpackage", POME_ERR_FORMAT, "bad.mlpackage: Manifest.json: line 1"},
         {"lfs.mlpackage/Manifest.json", LFS_POINTER, "lfs.mlpackage", POME_ERR_FORMAT, "Git LFS pointer"},
         {"lfs.mlmodel", LFS_POINTER, "lfs.mlmodel", POME_ERR_FORMAT, "Git LFS pointer"},
-        {"a.mlmodelc/model.mil", "program(1.0)", "a.mlmodelc", POME_ERR_UNSUPPORTED, "a.mlmodelc is a compiled"},
-        {"a.mlmodelc/coremldata.bin", "x", "a.mlmodelc/coremldata.bin", POME_ERR_UNSUPPORTED, "a.mlmodelc is a compiled"},
+        {"a.mlmodelc/model.mil", "program(1.0)", "a.mlmodelc", POME_ERR_FORMAT,
+         "a.mlmodelc/model.mil: line 1, column 13: the text ends (cut short?), wanted {"},
+        {"a.mlmodelc/weights/w.bin", "x", "a.mlmodelc/weights", POME_ERR_FORMAT, "a.mlmodelc/model.mil: line 1, column 13"},
+        {"b.mlmodelc/coremldata.bin", "x", "b.mlmodelc/coremldata.bin", POME_ERR_FORMAT, "b.mlmodelc: model.mil is missing"},
+        {"c.mlmodelc/coremldata.bin", "\xf4\x01", "c.mlmodelc", POME_ERR_FORMAT, "c.mlmodelc: model.mil is missing"},
+        {"d.mlmodelc/model.espresso.net", "x", "d.mlmodelc", POME_ERR_UNSUPPORTED, "a compiled neural network"},
+        {"e.mlmodelc/model.mil", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "e.mlmodelc",
+         POME_ERR_FORMAT, "e.mlmodelc/model.mil: a Git LFS pointer"},
         {"m.gguf", "GGUF\3\0\0\0", "m.gguf", POME_ERR_UNSUPPORTED, "/m.gguf m.mlpackage` first"},
         {"my model.gguf", "GGUF\3\0\0\0", "my model.gguf", POME_ERR_UNSUPPORTED, "/my model.gguf' 'my model.mlpackage'` first"},
         {"it's.gguf", "GGUF\3\0\0\0", "it's.gguf", POME_ERR_UNSUPPORTED, "/it'\\''s.gguf' 'it'\\''s.mlpackage'` first"},
@@ -205,7 +211,7 @@ static void test_what_is_no_package(void **state)
          "run `pome convert /"},
         {"x.zip", "PK\3\4", "x.zip", POME_ERR_UNSUPPORTED, "ZIP archive"},
         {"set/b.mlpackage/x", "", "set/b.mlpackage", POME_ERR_FORMAT, "Manifest.json is missing"},
-        {"set/a.mlpackage/x", "", "set", POME_ERR_ARG, "holds 2 packages (a.mlpackage, b.mlpackage)"},
+        {"set/a.mlpackage/x", "", "set", POME_ERR_ARG, "holds 2 models (a.mlpackage, b.mlpackage)"},
         {"cut.mlmodel", "\x08", "cut.mlmodel", POME_ERR_FORMAT, "damaged number at byte 1"},
         {"empty.mlmodel", "", "empty.mlmodel", POME_ERR_FORMAT, "no Core ML model, or cut short"},
     };

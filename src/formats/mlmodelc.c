@@ -1,0 +1,138 @@
+#include "formats/mlmodelc.h"
+
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "formats/mil_text.h"
+
+#define SIDE_FILE_MAX_BYTES ((size_t)64 << 20) /* of coremldata.bin and metadata.json */
+#define ML_PROGRAM 502u
+
+static pome_status no_memory(pome_error *err)
+{
+    return pome_fail_nomem(err, 0, "a compiled model");
+}
+
+static bool has_file(const char *folder, const char *name)
+{
+    char *path = pome_path_join(folder, name);
+    bool found = path && pome_path_exists(path);
+    free(path);
+    return found;
+}
+
+bool pome_mlmodelc_detect(const char *folder)
+{
+    size_t n = strlen(folder);
+    while (n > 0 && folder[n - 1] == '/')
+        n--;
+    bool is_named = n >= 9 && memcmp(folder + n - 9, ".mlmodelc", 9) == 0;
+    return pome_path_is_dir(folder) && (is_named || has_file(folder, "model.mil") || has_file(folder, "coremldata.bin"));
+}
+
+/* A small file of the folder, or NULL where it is missing, too large or unreadable: it only adds to the program. */
+static char *read_side_file(const char *folder, const char *name, pome_bytes *bytes)
+{
+    char *path = pome_path_join(folder, name), *data = NULL;
+    size_t len = 0;
+    pome_error why = {0};
+    if (path && pome_path_exists(path) &&
+        pome_file_read(path, SIDE_FILE_MAX_BYTES, &data, &len, &why) != POME_OK) {
+        pome_log(POME_LOG_WARN, "%s is passed over: %s", path, why.message);
+        data = NULL;
+    }
+    free(path);
+    *bytes = (pome_bytes){(const uint8_t *)data, len};
+    if (data && pome_bytes_is_lfs_pointer(*bytes)) {
+        pome_log(POME_LOG_WARN, "%s/%s is a Git LFS pointer and passed over (run `git lfs pull`)", folder, name);
+        free(data);
+        data = NULL;
+    }
+    return data;
+}
+
+/* What a folder without model.mil is. coremldata.bin begins with the field number of the model's kind. */
+static pome_status refuse_without_program(const char *folder, pome_error *err)
+{
+    pome_bytes b;
+    char *data = read_side_file(folder, "coremldata.bin", &b);
+    uint32_t kind = 0;
+    if (data && b.len >= sizeof kind)
+        kind = (uint32_t)b.ptr[0] | (uint32_t)b.ptr[1] << 8 | (uint32_t)b.ptr[2] << 16 | (uint32_t)b.ptr[3] << 24;
+    free(data);
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field(&pome__spec__model__descriptor, kind);
+    if (has_file(folder, "model.espresso.net"))
+        return pome_fail(err, POME_ERR_UNSUPPORTED,
+                         "%s is a compiled neural network, not an ML Program: convert its source again with "
+                         "coremltools.convert(..., convert_to=\"mlprogram\")",
+                         folder);
+    if (kind >= 200 && kind != ML_PROGRAM && field)
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "%s is a compiled model of kind %s, not an ML Program", folder,
+                         field->name);
+    return pome_fail(err, POME_ERR_FORMAT, "%s: model.mil is missing (copied or downloaded only in part?)", folder);
+}
+
+static pome_status read_program(const Pome__Spec__Program **out, const char *folder, pome_arena *arena,
+                                uint32_t max_depth, pome_error *err)
+{
+    char *path = pome_path_join(folder, "model.mil");
+    pome_mapping *mapping = NULL;
+    if (!path)
+        return no_memory(err);
+    pome_status status = pome_mapping_open(&mapping, path, err);
+    if (status == POME_OK) {
+        pome_bytes text = pome_mapping_bytes(mapping);
+        status = pome_bytes_is_lfs_pointer(text)
+                     ? pome_fail(err, POME_ERR_FORMAT,
+                                 "a Git LFS pointer: the file itself was never downloaded (run `git lfs pull`)")
+                     : pome_mil_text_parse(out, text, arena, max_depth, err);
+        pome_mapping_release(&mapping);
+        if (status != POME_OK)
+            pome_fail_prefix(err, status, "%s", path);
+    }
+    free(path);
+    return status;
+}
+
+static pome_status read_interface(Pome__Spec__Model *model, const char *folder, pome_arena *arena, uint32_t max_depth,
+                                  pome_error *err)
+{
+    pome_bytes b;
+    char *data = read_side_file(folder, "coremldata.bin", &b);
+    model->description = data ? pome_mlmodelc_find_description(b, arena, max_depth) : NULL;
+    free(data);
+    bool is_derived = !model->description;
+    if (is_derived)
+        POME_TRY(pome_mlmodelc_derive_description(&model->description, model->mlprogram, arena, err));
+    model->specificationversion = pome_mlmodelc_version_of(model->mlprogram);
+    pome_error why = {0};
+    if (!(data = read_side_file(folder, "metadata.json", &b)))
+        return POME_OK;
+    pome_status status = pome_mlmodelc_apply_metadata(model, is_derived, b, arena, &why);
+    free(data);
+    if (status == POME_ERR_NOMEM)
+        return no_memory(err);
+    if (status != POME_OK)
+        pome_log(POME_LOG_WARN, "%s/metadata.json is passed over: %s", folder, why.message);
+    return POME_OK;
+}
+
+pome_status pome_mlmodelc_read(const Pome__Spec__Model **out, const char *folder, pome_arena *arena,
+                               uint32_t max_depth, pome_error *err)
+{
+    const Pome__Spec__Program *program = NULL;
+    Pome__Spec__Model *model = POME_NEW(arena, Pome__Spec__Model);
+    if (!model)
+        return no_memory(err);
+    pome__spec__model__init(model);
+    if (!has_file(folder, "model.mil"))
+        return refuse_without_program(folder, err);
+    POME_TRY(read_program(&program, folder, arena, max_depth, err));
+    model->type_case = POME__SPEC__MODEL__TYPE_ML_PROGRAM;
+    model->mlprogram = (Pome__Spec__Program *)(uintptr_t)program;
+    POME_TRY(read_interface(model, folder, arena, max_depth, err));
+    *out = model;
+    return POME_OK;
+}

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "input.h"
+#include "llm_open.h"
 #include "verbs.h"
 
 static void set_defaults(void *opaque)
@@ -40,7 +41,7 @@ static const option options[] = {
      "Show where the time goes: operators and fused groups of each row"},
     {"profile-html", 0, NULL, OPTION_TEXT, "FILE", AT(profile_html), 0, 0, false, "Write that as a page with pictures"},
     {"csv", 0, NULL, OPTION_FLAG, NULL, AT(csv), 0, 0, false, "Write the result as CSV"},
-    {"function", 0, NULL, OPTION_TEXT, "NAME", AT(function), 0, 0, false, "Function of the package (its default)"},
+    OPTIONS_LLM(bench_args, llm),
     {"context", 0, NULL, OPTION_INT, "N", AT(context), 0, 1e9, true, "Hold N tokens at most; only lowers the model's limit"},
     OPTIONS_ENGINE(bench_args, "fast"),
     OPTIONS_OUTPUT(bench_args),
@@ -60,7 +61,7 @@ typedef struct bench {
     bench_args *args;
     bench_result *r;
     common_args quiet; /* for opening the model again and again */
-    pome_model *model;
+    pome_model_set *models;
     pome_llm *llm;
     pome_llm_session *session;
     pome_llm_session *volatile cancellable; /* for the signal handler */
@@ -163,16 +164,12 @@ static void close_model(bench *b)
     b->cancellable = NULL;
     pome_llm_session_destroy(&b->session);
     pome_llm_close(&b->llm);
-    pome_model_close(&b->model);
+    pome_model_set_close(&b->models);
 }
 
 static pome_status open_session(bench *b, pome_error *err)
 {
-    pome_llm_opts opts;
-    pome_llm_opts_default(&opts);
-    opts.function = b->args->function;
-    opts.context = b->args->context;
-    pome_status status = pome_llm_open(&b->llm, b->model, &opts, err);
+    pome_status status = open_llm(&b->llm, b->models, &b->args->llm, b->args->context, err);
     if (status == POME_OK)
         status = pome_llm_session_create(&b->session, b->llm, err);
     b->cancellable = b->session;
@@ -185,7 +182,7 @@ static pome_status load(bench *b, bench_load *took, pome_error *err)
     const float *logits;
     close_model(b);
     double start = now_s();
-    pome_status status = open_model(&b->model, b->path, &b->quiet, err);
+    pome_status status = open_models(&b->models, b->path, &b->quiet, err);
     if (status == POME_OK)
         status = open_session(b, err);
     double ready = now_s();
@@ -199,16 +196,17 @@ static pome_status load(bench *b, bench_load *took, pome_error *err)
 static pome_status look_at_model(bench *b, const char *path, pome_error *err)
 {
     bench_result *r = b->r;
-    pome_status status = open_model(&b->model, path, &b->args->common, err);
+    pome_status status = open_models(&b->models, path, &b->args->common, err);
     if (status == POME_OK)
         status = open_session(b, err);
     if (status == POME_OK) {
-        const pome_model_info *info = pome_model_describe(b->model);
+        uint32_t n_models = pome_model_set_count(b->models);
         r->n_context = pome_llm_n_context(b->llm);
         r->n_vocab = pome_llm_n_vocab(b->llm);
-        r->weights_bytes = info->weights_bytes;
+        for (uint32_t i = 0; i < n_models; i++)
+            r->weights_bytes += pome_model_describe(pome_model_set_model(b->models, i))->weights_bytes;
         snprintf(r->contract, sizeof r->contract, "%s", pome_llm_describe(b->llm));
-        b->path = strdup(info->path);
+        b->path = strdup(n_models > 1 ? path : pome_model_describe(pome_model_set_model(b->models, 0))->path);
         b->ids = malloc((size_t)r->n_context * sizeof *b->ids);
     }
     close_model(b);

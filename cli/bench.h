@@ -14,7 +14,8 @@ enum { BENCH_REPETITIONS_MAX = 1000, BENCH_ROWS_MAX = 64, BENCH_LIMITS_MAX = 2 }
 
 typedef struct bench_args {
     common_args common;
-    const char *prompt_lengths, *contexts, *function, *profile_html;
+    llm_args llm;
+    const char *prompt_lengths, *contexts, *profile_html;
     int64_t n_tokens, repetitions, context;
     double row_seconds;
     bool csv, profile, keep_cache, no_limits;

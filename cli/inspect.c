@@ -5,15 +5,22 @@
 
 #include "command.h"
 #include "inspect_source.h"
+#include "llm_open.h"
 #include "pome/inspect.h"
 #include "pome/llm.h"
 #include "verbs.h"
 
 typedef struct inspect_args {
     common_args common;
-    const char *function;
+    llm_args llm;
     bool mil, plan, tensors;
 } inspect_args;
+
+/* What is looked at: one model, or several that belong together. */
+typedef struct inspected {
+    const inspect_args *args;
+    pome_model_set *models;
+} inspected;
 
 static void set_defaults(void *args)
 {
@@ -24,7 +31,8 @@ static void set_defaults(void *args)
 static const option options[] = {
     {"mil", 0, NULL, OPTION_FLAG, NULL, AT(mil), 0, 0, false, "Print the program as MIL text"},
     {"plan", 0, NULL, OPTION_FLAG, NULL, AT(plan), 0, 0, false, "Print what the program is compiled to, a line per step"},
-    {"function", 0, NULL, OPTION_TEXT, "NAME", AT(function), 0, 0, false, "Only this function (all)"},
+    {"function", 0, NULL, OPTION_TEXT, "NAME", AT(llm.function), 0, 0, false, "Only this function (all)"},
+    OPTIONS_CONTRACT(inspect_args, llm),
     {"tensors", 0, NULL, OPTION_FLAG, NULL, AT(tensors), 0, 0, false, "List the tensors of a checkpoint"},
     OPTIONS_OUTPUT(inspect_args),
     {0},
@@ -72,26 +80,38 @@ static pome_status print_ops(const pome_model *model, uint32_t function, pome_er
     return POME_OK;
 }
 
-/* What `run` would make of a function, or why it cannot: allocated text, NULL if it fits no contract. */
-static char *contract_of(pome_model *model, const char *function)
+/* How `run` would feed a function, or all models of a set (NULL: their default). Allocated text; of what cannot be run
+ * the reason goes to err and the text is NULL. */
+static char *contract_of(const inspected *it, const char *function, pome_error *err)
 {
-    pome_llm_opts opts;
     pome_llm *llm = NULL;
     char *text = NULL;
-    pome_llm_opts_default(&opts);
-    opts.function = function;
-    if (pome_llm_open(&llm, model, &opts, NULL) != POME_OK)
+    llm_args args = it->args->llm;
+    args.function = function;
+    if (open_llm(&llm, it->models, &args, 0, err) != POME_OK)
         return NULL;
-    size_t size = strlen(pome_llm_describe(llm)) + 80;
+    size_t size = strlen(pome_llm_explain(llm)) + 100;
     text = malloc(size);
     if (text)
-        snprintf(text, size, "%s; context %lld, vocabulary %lld", pome_llm_describe(llm),
-                 (long long)pome_llm_n_context(llm), (long long)pome_llm_n_vocab(llm));
+        snprintf(text, size, "%s; context %lld, vocabulary %lld%s", pome_llm_explain(llm),
+                 (long long)pome_llm_n_context(llm), (long long)pome_llm_n_vocab(llm),
+                 pome_llm_has_logits(llm) ? "" : ", no logits");
     pome_llm_close(&llm);
     return text;
 }
 
-static pome_status print_function(pome_model *model, uint32_t index, pome_error *err)
+/* "contract: stateful, 2 states, ids=..., because ...", or why there is none. */
+static void print_contract(const inspected *it, const char *function)
+{
+    pome_error err = {0};
+    char *contract = contract_of(it, function, &err);
+    if (!contract && err.code != POME_ERR_ARG) /* what was seen is there to be read already */
+        err.message[strcspn(err.message, "(")] = '\0';
+    printf("  contract: %s%s\n", contract ? "" : "none, because ", contract ? contract : err.message);
+    free(contract);
+}
+
+static pome_status print_function(const inspected *it, pome_model *model, uint32_t index, pome_error *err)
 {
     const pome_model_info *info = pome_model_describe(model);
     const pome_function_info *f = &info->functions[index];
@@ -100,10 +120,8 @@ static pome_status print_function(pome_model *model, uint32_t index, pome_error 
     print_features("states", f->states, f->n_states);
     print_features("outputs", f->outputs, f->n_outputs);
     pome_status status = print_ops(model, index, err);
-    char *contract = contract_of(model, f->name);
-    if (contract)
-        printf("  language model: %s\n", contract);
-    free(contract);
+    if (status == POME_OK && pome_model_set_count(it->models) == 1)
+        print_contract(it, f->name);
     return status;
 }
 
@@ -124,7 +142,7 @@ static pome_status print_weights(const pome_model *model, pome_error *err)
     return POME_OK;
 }
 
-static pome_status print_text(pome_model *model, int only, pome_error *err)
+static pome_status print_text(const inspected *it, pome_model *model, int only, pome_error *err)
 {
     const pome_model_info *info = pome_model_describe(model);
     const struct {
@@ -138,7 +156,7 @@ static pome_status print_text(pome_model *model, int only, pome_error *err)
     pome_status status = POME_OK;
     for (uint32_t i = 0; i < info->n_functions && status == POME_OK; i++)
         if (only < 0 || only == (int)i)
-            status = print_function(model, i, err);
+            status = print_function(it, model, i, err);
     if (status == POME_OK)
         status = print_weights(model, err);
     for (uint32_t i = 0; i < info->n_metadata; i++)
@@ -192,7 +210,7 @@ static json_t *features_json(const pome_feature *f, uint32_t n)
     return list;
 }
 
-static pome_status function_json(json_t **out, pome_model *model, uint32_t index, pome_error *err)
+static pome_status function_json(json_t **out, const inspected *it, pome_model *model, uint32_t index, pome_error *err)
 {
     const pome_function_info *f = &pome_model_describe(model)->functions[index];
     pome_op_count *counts = NULL;
@@ -204,7 +222,7 @@ static pome_status function_json(json_t **out, pome_model *model, uint32_t index
     for (size_t i = 0; i < n; i++)
         json_object_set_new(ops, counts[i].op, json_integer((json_int_t)counts[i].n));
     free(counts);
-    char *contract = contract_of(model, f->name);
+    char *contract = pome_model_set_count(it->models) == 1 ? contract_of(it, f->name, NULL) : NULL;
     *out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", json_text(f->name), "inputs", features_json(f->inputs, f->n_inputs),
                      "states", features_json(f->states, f->n_states), "outputs", features_json(f->outputs, f->n_outputs),
                      "ops", ops, "contract", contract ? json_text(contract) : json_null());
@@ -228,7 +246,7 @@ static pome_status weights_json(json_t **out, const pome_model *model, pome_erro
     return POME_OK;
 }
 
-static pome_status model_json(json_t **out, pome_model *model, int only, pome_error *err)
+static pome_status model_json(json_t **out, const inspected *it, pome_model *model, int only, pome_error *err)
 {
     const pome_model_info *info = pome_model_describe(model);
     json_t *functions = json_array(), *metadata = json_object(), *weights = NULL;
@@ -237,7 +255,7 @@ static pome_status model_json(json_t **out, pome_model *model, int only, pome_er
         json_t *f = NULL;
         if (only >= 0 && only != (int)i)
             continue;
-        status = function_json(&f, model, i, err);
+        status = function_json(&f, it, model, i, err);
         json_array_append_new(functions, f);
     }
     if (status == POME_OK)
@@ -274,22 +292,58 @@ static pome_status print_plans(pome_model *model, int only, pome_error *err)
     return status;
 }
 
-static int inspect(const inspect_args *args, pome_model *model)
+static pome_status inspect_model(json_t **document, const inspected *it, pome_model *model, pome_error *err)
+{
+    const inspect_args *args = it->args;
+    int only = args->llm.function ? pome_model_find_function(model, args->llm.function) : -1;
+    if (args->mil)
+        return pome_model_print_mil(model, only, write_piece, stdout, err);
+    if (args->plan)
+        return print_plans(model, only, err);
+    if (args->common.json)
+        return model_json(document, it, model, only, err);
+    return print_text(it, model, only, err);
+}
+
+/* All models of a set, after what they are together. */
+static pome_status inspect_set(json_t **document, const inspected *it, pome_error *err)
+{
+    const inspect_args *args = it->args;
+    uint32_t n = pome_model_set_count(it->models);
+    json_t *models = json_array();
+    pome_status status = POME_OK;
+    char *contract = args->common.json ? contract_of(it, args->llm.function, NULL) : NULL;
+    if (!args->common.json && !args->mil && !args->plan) {
+        printf("set      %s, %u models\n", pome_model_set_path(it->models), n);
+        print_contract(it, args->llm.function);
+    }
+    for (uint32_t i = 0; i < n && status == POME_OK; i++) {
+        json_t *one = NULL;
+        if (!args->common.json)
+            printf("\n%s\n", pome_model_set_name(it->models, i));
+        status = inspect_model(&one, it, pome_model_set_model(it->models, i), err);
+        if (one)
+            json_array_append_new(models, one);
+    }
+    if (args->common.json && status == POME_OK)
+        *document = json_pack("{s:o, s:s, s:o, s:o}", "path", json_text(pome_model_set_path(it->models)), "kind", "set",
+                              "contract", contract ? json_text(contract) : json_null(), "models", models);
+    else
+        json_decref(models);
+    free(contract);
+    return status;
+}
+
+static int inspect(const inspected *it)
 {
     pome_error err = {0};
-    pome_status status;
     json_t *document = NULL;
-    int only = args->function ? pome_model_find_function(model, args->function) : -1;
-    if (args->function && only < 0)
-        return fail_text("no function '%s' in the model (pome inspect lists them)", args->function);
-    if (args->mil)
-        status = pome_model_print_mil(model, only, write_piece, stdout, &err);
-    else if (args->plan)
-        status = print_plans(model, only, &err);
-    else if (args->common.json)
-        status = model_json(&document, model, only, &err);
-    else
-        status = print_text(model, only, &err);
+    const char *function = it->args->llm.function;
+    bool is_single = pome_model_set_count(it->models) == 1;
+    pome_model *model = pome_model_set_model(it->models, 0);
+    if (is_single && function && pome_model_find_function(model, function) < 0)
+        return fail_text("no function '%s' in the model (pome inspect lists them)", function);
+    pome_status status = is_single ? inspect_model(&document, it, model, &err) : inspect_set(&document, it, &err);
     if (status != POME_OK)
         return fail_with(&err);
     return document ? print_json(document) : finish_output(0);
@@ -299,23 +353,23 @@ static int run(void *opaque, const char **operands, int n_operands)
 {
     const inspect_args *args = opaque;
     pome_error err = {0};
-    pome_model *model = NULL;
+    inspected it = {.args = args};
     (void)n_operands;
     if ((args->mil || args->plan) && args->common.json) {
         fprintf(stderr, "pome inspect: --%s is text: leave out --json\n", args->mil ? "mil" : "plan");
         return EXIT_USAGE;
     }
     if (pome_source_is_checkpoint(operands[0])) {
-        if (args->mil || args->plan || args->function)
+        if (args->mil || args->plan || args->llm.function)
             return fail_text("%s is a checkpoint, which has no program yet: pome convert makes one", operands[0]);
         return inspect_source(operands[0], &args->common, args->tensors);
     }
     if (args->tensors)
         return fail_text("%s is no checkpoint, whose tensors could be listed", operands[0]);
-    if (open_model(&model, operands[0], &args->common, &err) != POME_OK)
+    if (open_models(&it.models, operands[0], &args->common, &err) != POME_OK)
         return fail_with(&err);
-    int status = inspect(args, model);
-    pome_model_close(&model);
+    int status = inspect(&it);
+    pome_model_set_close(&it.models);
     return status;
 }
 

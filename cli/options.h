@@ -58,6 +58,22 @@ typedef struct common_args {
     {"no-fuse", 0, NULL, OPTION_TEXT, "NAME[,..]|all", OPTION_AT(type, no_fuse), 0, 0, true,                            \
      "Leave out fusions of operators, by name as inspect --plan lists them"}
 
+/* What a verb says about the language model that it opens. */
+typedef struct llm_args {
+    const char *function, *contract;
+    option_list map;
+} llm_args;
+
+#define OPTIONS_LLM(type, member)                                                                                       \
+    {"function", 0, NULL, OPTION_TEXT, "NAME", offsetof(type, member.function), 0, 0, false,                            \
+     "Function of the package (its default)"},                                                                          \
+    OPTIONS_CONTRACT(type, member)
+#define OPTIONS_CONTRACT(type, member)                                                                                  \
+    {"contract", 0, NULL, OPTION_TEXT, "NAME", offsetof(type, member.contract), 0, 0, false,                            \
+     "How the model is fed, by a name from docs/contracts.md, instead of finding out"},                                 \
+    {"map", 0, NULL, OPTION_LIST, "ROLE=NAME", offsetof(type, member.map), 0, 0, false,                                 \
+     "The input or output NAME plays this part (ids, mask, position, logits, ...); may be repeated"}
+
 typedef struct verb {
     const char *name, *summary;
     const char *operands;        /* as in the usage line */

@@ -9,6 +9,7 @@
 
 #include "command.h"
 #include "input.h"
+#include "llm_open.h"
 #include "logits_file.h"
 #include "pome/generate.h"
 #include "pome/llm.h"
@@ -17,7 +18,8 @@
 typedef struct perplexity_args {
     common_args common;
     int64_t context, stride, chunks;
-    const char *tokenizer, *function, *logits_out, *compare;
+    llm_args llm;
+    const char *tokenizer, *logits_out, *compare;
     int against;
     bool ids;
 } perplexity_args;
@@ -44,7 +46,7 @@ static const option options[] = {
     {"ids", 0, NULL, OPTION_FLAG, NULL, AT(ids), 0, 0, false, "The text file holds token ids, no tokenizer is needed"},
     {"tokenizer", 0, NULL, OPTION_TEXT, "FOLDER|FILE", AT(tokenizer), 0, 0, true,
      "Where the tokenizer is (inside the package, beside it, or in the Hub cache)"},
-    {"function", 0, NULL, OPTION_TEXT, "NAME", AT(function), 0, 0, false, "Function of the package (its default)"},
+    OPTIONS_LLM(perplexity_args, llm),
     OPTIONS_ENGINE(perplexity_args, "exact"),
     OPTIONS_OUTPUT(perplexity_args),
     {0},
@@ -61,7 +63,7 @@ static const char *const examples[] = {
 /* ---- state of a run ---- */
 
 typedef struct engine {
-    pome_model *model;
+    pome_model_set *models;
     pome_llm *llm;
     pome_llm_session *session;
     int64_t piece; /* rows per pass whose logits are wanted at once */
@@ -251,20 +253,21 @@ static pome_status score_text(run_state *run, pome_error *err)
 static pome_status open_engine(engine *e, const char *path, const perplexity_args *args, int numerics, pome_error *err)
 {
     common_args common = args->common;
-    pome_llm_opts opts;
-    pome_llm_opts_default(&opts);
-    opts.function = args->function;
     common.numerics = numerics;
-    pome_status status = open_model(&e->model, path, &common, err);
+    pome_status status = open_models(&e->models, path, &common, err);
     if (status == POME_OK)
-        status = pome_llm_open(&e->llm, e->model, &opts, err);
+        status = open_llm(&e->llm, e->models, &args->llm, 0, err);
     if (status == POME_OK)
         status = pome_llm_session_create(&e->session, e->llm, err);
     if (status != POME_OK)
         return status;
-    const pome_model_info *info = pome_model_describe(e->model);
-    int function = pome_model_find_function(e->model, args->function);
-    e->piece = info->functions[function].n_states > 0 ? 128 : 0; /* without a cache a piece would start over */
+    if (!pome_llm_has_logits(e->llm)) {
+        *err = (pome_error){.code = POME_ERR_UNSUPPORTED};
+        snprintf(err->message, sizeof err->message, "the model picks tokens itself and gives no logits to measure (%s)",
+                 pome_llm_describe(e->llm));
+        return POME_ERR_UNSUPPORTED;
+    }
+    e->piece = pome_llm_has_cache(e->llm) ? 128 : 0; /* without a cache a piece would start over */
     listen_to_log(&args->common);
     return POME_OK;
 }
@@ -273,7 +276,7 @@ static void close_engine(engine *e)
 {
     pome_llm_session_destroy(&e->session);
     pome_llm_close(&e->llm);
-    pome_model_close(&e->model);
+    pome_model_set_close(&e->models);
 }
 
 /* The whole file, malloc'ed and NUL-terminated; "-" is standard input. */
@@ -338,7 +341,7 @@ static pome_status read_ids(run_state *run, const char *path, pome_error *err)
         if (status != POME_OK)
             snprintf(run->reason, sizeof run->reason, "%s: %s", path, reason);
     } else {
-        status = pome_tokenizer_locate(&run->tokenizer, run->it.model, run->args->tokenizer, err);
+        status = pome_tokenizer_locate(&run->tokenizer, pome_model_set_model(run->it.models, 0), run->args->tokenizer, err);
         if (status == POME_OK)
             status = pome_tokenizer_encode(run->tokenizer, text, len, true, false, &run->ids, &n, err);
         run->has_bos = status == POME_OK && run->args->stride == 0 && adds_bos(run->tokenizer);
@@ -379,7 +382,7 @@ static pome_status open_compare(run_state *run)
         memcpy(run->ids, in->ids, (size_t)n * sizeof *run->ids);
         run->n_ids = n;
         /* Ids are stored as the text has them; whether windows begin with BOS is for the tokenizer to say. */
-        if (pome_tokenizer_locate(&run->tokenizer, run->it.model, run->args->tokenizer, NULL) == POME_OK)
+        if (pome_tokenizer_locate(&run->tokenizer, pome_model_set_model(run->it.models, 0), run->args->tokenizer, NULL) == POME_OK)
             run->has_bos = adds_bos(run->tokenizer);
     }
     run->n_context = in->n_context;

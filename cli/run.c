@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "input.h"
+#include "llm_open.h"
 #include "verbs.h"
 
 static void set_defaults(void *args)
@@ -46,7 +47,7 @@ static const option options[] = {
     {"ignore-eos", 0, NULL, OPTION_FLAG, NULL, AT(ignore_eos), 0, 0, false, "Go on after the end-of-text token"},
     {"tokenizer", 0, NULL, OPTION_TEXT, "FOLDER|FILE", AT(tokenizer), 0, 0, true,
      "Where the tokenizer is (inside the package, beside it, or in the Hub cache)"},
-    {"function", 0, NULL, OPTION_TEXT, "NAME", AT(function), 0, 0, false, "Function of the package (its default)"},
+    OPTIONS_LLM(run_args, llm),
     {"context", 0, NULL, OPTION_INT, "N", AT(context), 0, 1e9, true, "Hold N tokens at most; only lowers the model's limit"},
     {"speculate", 0, NULL, OPTION_INT, "N", AT(speculate), 0, POME_SPECULATE_MAX, true,
      "Guess up to N tokens ahead from the text so far and verify them at once, where that is faster; the answer stays the same (0: off)"},
@@ -273,13 +274,9 @@ static pome_status open_run(run_state *run, const char *path, pome_error *err)
 {
     const run_args *args = run->args;
     double start = now_s();
-    pome_llm_opts opts;
-    pome_llm_opts_default(&opts);
-    opts.function = args->function;
-    opts.context = args->context;
     pome_status status = open_models(&run->models, path, &args->common, err);
     if (status == POME_OK)
-        status = pome_llm_open_set(&run->llm, run->models, &opts, err);
+        status = open_llm(&run->llm, run->models, &args->llm, args->context, err);
     if (status == POME_OK)
         status = pome_llm_session_create(&run->session, run->llm, err);
     if (status == POME_OK)

@@ -13,7 +13,8 @@ typedef struct run_args {
     int64_t max_new_tokens, top_k, seed, context, speculate;
     double temperature, top_p, min_p, repeat_penalty;
     option_list stop;
-    const char *system, *prompt, *ids, *tokenizer, *function;
+    llm_args llm;
+    const char *system, *prompt, *ids, *tokenizer;
     bool interactive, print_ids, ignore_eos, raw, stats;
 } run_args;
 

@@ -54,6 +54,8 @@ POME_API const char *pome_llm_explain(const pome_llm *llm);
 /* False if the model picks tokens itself: the logits of a session then are 0 for its choice and -inf for all others, so
  * that every sampler follows it; temperature and the like have nothing to work on. */
 POME_API bool pome_llm_has_logits(const pome_llm *llm);
+/* False if every pass takes the whole timeline. */
+POME_API bool pome_llm_has_cache(const pome_llm *llm);
 
 POME_API POME_NODISCARD pome_status pome_llm_session_create(pome_llm_session **out, pome_llm *llm, pome_error *err);
 POME_API void pome_llm_session_destroy(pome_llm_session **session);

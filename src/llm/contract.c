@@ -8,10 +8,11 @@
 
 #include "base/error.h"
 
-static const pome_contract_kind *const kinds[] = {&pome_contract_stateful, &pome_contract_nocache};
+static const pome_contract_kind *const kinds[] = {&pome_contract_stateful, &pome_contract_explicit,
+                                                &pome_contract_growing, &pome_contract_nocache};
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
-static const char *const roles[] = {"ids", "mask", "position", "logits"};
+static const char *const roles[] = {"ids", "mask", "position", "positions", "logits", "cache_in", "cache_out"};
 enum { N_ROLES = sizeof roles / sizeof roles[0] };
 
 const pome_llm_role *pome_subject_role(const pome_contract_subject *s, const char *role, const pome_llm_role *after)

@@ -116,12 +116,20 @@ typedef enum pome_contract_class {
     POME_CONTRACT_STATES
 } pome_contract_class;
 
+/* A cache that is an input and comes back as an output. */
+typedef struct pome_cache_pair {
+    int input, output; /* by index */
+    int axis;          /* its rows, where their number is that of the tokens so far; -1: the shape is fixed */
+} pome_cache_pair;
+
 /* Inputs of a pass of a contract with one function. Tensors borrow the buffers beside them, which hold the largest pass. */
 typedef struct pome_pass_inputs {
-    int32_t *ids;      /* [n_rows max] */
-    void *mask;        /* [n_rows max, context] or [n_rows max], of the mask's type; NULL without one */
+    int32_t *ids;       /* [n_rows max] */
+    void *mask;         /* [n_rows max, columns max] or [columns max], of the mask's type; NULL without one */
+    int32_t *positions; /* [n_rows max] */
+    float *update;      /* [context] */
     int32_t position;
-    pome_tensor ids_tensor, mask_tensor, position_tensor;
+    pome_tensor ids_tensor, mask_tensor, position_tensor, positions_tensor, update_tensor;
 } pome_pass_inputs;
 
 typedef struct pome_contract_kind {
@@ -154,8 +162,15 @@ struct pome_contract {
     /* Contracts with one function. */
     pome_model *model;                  /* borrowed */
     const pome_function_info *function; /* borrowed from the model */
-    int ids, mask, position;            /* inputs by index; -1: none */
-    int logits;                         /* output by index */
+    int ids, mask;                      /* inputs by index; -1: none */
+    int position;                       /* of the first row, [1] */
+    int positions;                      /* of each row */
+    int update;                         /* one at the position of the row, zeros elsewhere: [1, 1, context, 1] */
+    int n_logits;
+    int logits[POME_ROW_PARTS_MAX];     /* outputs by index, in the order of the vocabulary; of is_argmax: the ids */
+    uint32_t n_caches;
+    pome_cache_pair *caches;            /* [n_caches] */
+    int64_t n_dummy;                    /* rows that growing caches cannot be without; the mask hides them */
     pome_lengths lengths;               /* of the ids */
     bool is_mask_whole; /* its last axis is always the context, not the end of the pass */
     bool may_pad;       /* padding rows do no harm */
@@ -165,7 +180,8 @@ struct pome_contract {
 /* A timeline without an end of its own: what the caches do not hold any more is forgotten. */
 enum { POME_CONTEXT_ENDLESS = 1 << 20 };
 
-extern const pome_contract_kind pome_contract_stateful, pome_contract_nocache;
+extern const pome_contract_kind pome_contract_stateful, pome_contract_explicit, pome_contract_growing,
+    pome_contract_nocache;
 
 /* Finds the contract of the models: the one called `name`, or NULL: the best that fits. The caller resets it.
  * Errors: UNSUPPORTED with what was seen and the nearest contract, or with two that fit equally well; ARG for a name or

@@ -204,3 +204,8 @@ bool pome_llm_has_logits(const pome_llm *llm)
 {
     return !llm->contract.is_argmax;
 }
+
+bool pome_llm_has_cache(const pome_llm *llm)
+{
+    return !llm->contract.takes_whole;
+}

@@ -189,7 +189,7 @@ def test_wrong_usage(fails, package, golden):
     fails(2, ["--json and --csv exclude each other"], "bench", package, "--json", "--csv")
     fails(2, ["--repetitions: 0 is not in"], "bench", package, "-r", 0)
     fails(1, ["nothing.mlpackage"], "bench", "nothing.mlpackage", *SHORT)
-    fails(1, ["fits no known contract"], "bench", golden / "explicit-kv" / "static-int4.mlpackage", *SHORT)
+    fails(1, ["fits no known contract"], "bench", golden / "chunks-lut4-split" / "tiny-llama_chunk4.mlpackage", *SHORT)
     fails(1, ["context 200 asked for"], "bench", package, "--context", 200, *SHORT)
 
 

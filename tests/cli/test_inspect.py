@@ -6,7 +6,7 @@ def test_text(pome, package):
     done = pome("inspect", package)
     assert done.returncode == 0 and done.stderr == ""
     for part in ("inputIds  int32 [1, 1..128]", "keyCache  fp16 [4, 1, 2, 128, 16]", "linear 29", "int4 blockwise_shift_scale",
-                 "4.50 bits each", "language model: stateful", "context 128, vocabulary 512", "co.huggingface.exporters.name = tiny/llama-64x4"):
+                 "4.50 bits each", "contract: stateful, 2 states, ids=inputIds", "context 128, vocabulary 512", "co.huggingface.exporters.name = tiny/llama-64x4"):
         assert part in done.stdout, part
 
 
@@ -46,7 +46,7 @@ def test_functions(pome, fails, golden):
 
 
 def test_no_language_model(pome, golden):
-    model = json.loads(pome("inspect", golden / "explicit-kv" / "static-int4.mlpackage", "--json").stdout)
+    model = json.loads(pome("inspect", golden / "chunks-lut4-split" / "tiny-llama_chunk4.mlpackage", "--json").stdout)
     assert model["functions"][0]["contract"] is None
 
 

@@ -158,11 +158,11 @@ static void test_choosing_logits(void **state)
     make_stateful(&m, 16);
     m.outputs[1] = feature("the_logits", POME_DTYPE_F16, 3, SHAPE(1, -1, 100));
     m.info.n_outputs = 2;
-    assert_int_equal(find(&m).logits, 1);
+    assert_int_equal(find(&m).logits[0], 1);
     m.outputs[1].name = "hidden";
     check_refused(&m, "2 float outputs of rank 3");
     m.outputs[1] = feature("index", POME_DTYPE_I32, 3, SHAPE(1, -1, 1)); /* no float: no rival */
-    assert_int_equal(find(&m).logits, 0);
+    assert_int_equal(find(&m).logits[0], 0);
 }
 
 static void test_refusals(void **state)

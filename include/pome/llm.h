@@ -31,6 +31,8 @@ typedef struct pome_llm_opts {
     const char *contract; /* a contract's name (docs/contracts.md); NULL: the one that fits best */
     const pome_llm_role *roles; /* [n_roles] copied */
     size_t n_roles;
+    bool whole_windows;   /* sets of chunks with a window: compute all its columns in every pass, as on a device that can do
+                             nothing else, instead of the new ones alone; slow, for comparing */
 } pome_llm_opts;
 
 POME_API void pome_llm_opts_default(pome_llm_opts *opts);

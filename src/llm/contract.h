@@ -79,6 +79,7 @@ typedef struct pome_rows {
 typedef struct pome_runner_opts {
     int64_t context; /* tokens of a timeline at most; no more than the contract's */
     int64_t block;   /* tokens per pass at most, where the contract leaves a choice */
+    bool whole_windows; /* sets with windows: compute all columns in every pass */
 } pome_runner_opts;
 
 typedef struct pome_runner_ops {
@@ -181,7 +182,7 @@ struct pome_contract {
 enum { POME_CONTEXT_ENDLESS = 1 << 20 };
 
 extern const pome_contract_kind pome_contract_stateful, pome_contract_explicit, pome_contract_growing,
-    pome_contract_nocache;
+    pome_contract_window, pome_contract_nocache;
 
 /* Finds the contract of the models: the one called `name`, or NULL: the best that fits. The caller resets it.
  * Errors: UNSUPPORTED with what was seen and the nearest contract, or with two that fit equally well; ARG for a name or

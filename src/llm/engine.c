@@ -106,6 +106,7 @@ static pome_status open_engine(pome_llm *llm, const pome_llm_opts *given, pome_e
                          (long long)c->context);
     llm->runner.context = opts.context > 0 ? opts.context : c->context;
     llm->runner.block = choose_block(llm->runner.context, opts.block);
+    llm->runner.whole_windows = opts.whole_windows;
     c->kind->describe(c, llm->description, sizeof llm->description);
     snprintf(llm->explanation, sizeof llm->explanation, "%s, because %s", llm->description, c->because);
     return find_vocabulary(llm, err);

@@ -41,14 +41,6 @@ struct pome_model {
 /* pome_model_open with threads of the caller's: the pool must outlive the model, opts->n_threads is not read. */
 pome_status pome_model_open_shared(pome_model **out, const char *path, const pome_model_opts *opts, pome_pool *pool,
                                    pome_error *err);
-/* A model whose one function computes any number of columns of a window (passes/columns.h): inputs of columns->inputs with
- * ranged shapes, then first_column and end_column; states for the caches; the other outputs. Indices are those of the
- * description. Borrows constants and threads of `model`, which must outlive it.
- * Errors: UNSUPPORTED with the operator that cannot be narrowed. */
-struct pome_columns;
-pome_status pome_model_narrow(pome_model **out, const pome_model *model, uint32_t function,
-                              const struct pome_columns *columns, pome_error *err);
-
 /* The plan for a function, compiled on first use. last_row_output counts as in the description, -1: none. */
 pome_status pome_model_get_plan(const pome_plan **out, pome_model *model, uint32_t function, int last_row_output,
                                 pome_error *err);

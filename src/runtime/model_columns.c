@@ -1,9 +1,7 @@
-/* Models made from others by passes/columns.h. */
+#include "runtime/model_columns.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "passes/columns.h"
-#include "runtime/model.h"
 
 static pome_status no_memory(pome_error *err)
 {

@@ -37,7 +37,7 @@ typedef struct window_runner {
     group_run *groups;     /* [n_groups] */
     pome_worker *worker;
     int32_t *ids;          /* [n_window] */
-    int32_t length, first_column, end_column;
+    int32_t length, first_column;
     pome_tensor *columns;  /* [first->n_outputs] new columns alone, room for a window; data NULL: not needed */
     int64_t n_shifted;     /* tokens whose keys and values went to the caches */
     bool is_spoiled;
@@ -159,15 +159,12 @@ static pome_status set_group_inputs(window_runner *r, group_run *run, const pome
     if (r->is_whole)
         return POME_OK;
     pome_tensor first = pome_tensor_borrow(&r->first_column, POME_DTYPE_I32, 1, (int64_t[]){1});
-    pome_tensor end = pome_tensor_borrow(&r->end_column, POME_DTYPE_I32, 1, (int64_t[]){1});
-    POME_TRY(pome_predictor_set_input(run->predictor, n, &first, err));
-    return pome_predictor_set_input(run->predictor, n + 1, &end, err);
+    return pome_predictor_set_input(run->predictor, n, &first, err);
 }
 
 /* The narrow models leave out the outputs of caches. */
 static uint32_t x_output(const window_runner *r, const pome_window_group *g)
 {
-    const pome_function_info *f = g->function;
     uint32_t at = 0;
     for (int i = 0; i < g->x_out && !r->is_whole; i++) {
         bool is_cache = false;
@@ -175,7 +172,6 @@ static uint32_t x_output(const window_runner *r, const pome_window_group *g)
             is_cache = is_cache || g->blocks[b].k_out == i || g->blocks[b].v_out == i;
         at += !is_cache;
     }
-    (void)f;
     return r->is_whole ? (uint32_t)g->x_out : at;
 }
 
@@ -237,7 +233,6 @@ static pome_status run_chunks(window_runner *r, pome_pass pass, const int32_t *t
             POME_TRY(take_columns(r, i, from, pass.n_real, &shared[i], err));
     }
     r->first_column = (int32_t)(set->n_cached + from);
-    r->end_column = (int32_t)(r->first_column + pass.n_real);
     x = shared[set->x];
     for (uint32_t i = 0; i < set->n_groups; i++) {
         group_run *run = &r->groups[i];

@@ -27,7 +27,7 @@ typedef struct narrowing {
     uint32_t n_room;
     pome_op **ops;          /* [n_ops] the new body */
     uint32_t n_ops;
-    pome_value *first, *end; /* the added inputs */
+    pome_value *first;      /* the added input */
     pome_value **states;    /* [n_caches] */
     bool *is_used;          /* [n_caches] */
     int64_t symbol;         /* the size that the window becomes */
@@ -396,6 +396,43 @@ static pome_value *vector_at(narrowing *z, const pome_op *like, pome_value *v, i
     return append(z, op) ? out : NULL;
 }
 
+/* Declared as what the program has there; between operators both are fp32. */
+static pome_value *as_dtype(narrowing *z, const pome_op *like, pome_value *v, pome_dtype dtype, pome_value *out)
+{
+    static const char *const names[2] = {"fp16", "fp32"};
+    pome_const *k = POME_NEW(z->arena, pome_const);
+    const char **text = POME_NEW(z->arena, const char *);
+    pome_type type = v->type;
+    type.dtype = dtype;
+    if (!out)
+        out = value_like(z, "columns_cast", &type);
+    if (!k || !text || !out)
+        return NULL;
+    *text = names[dtype == POME_DTYPE_F32];
+    k->t = pome_tensor_borrow(NULL, POME_DTYPE_STRING, 0, NULL);
+    k->strings = text;
+    const pome_rewrite_arg args[] = {{P_cast_x, v}, {P_cast_dtype, pome_value_create_const(z->fn, "", k)}};
+    return args[1].value && make(z, POME_OP_cast, like, args, 2, out) ? out : NULL;
+}
+
+/* first + the number of new columns. */
+static pome_value *end_of(narrowing *z, const pome_op *like, pome_value *new_columns, int32_t axis)
+{
+    pome_type all = {.dtype = POME_DTYPE_I32, .rank = 1, .dim = {new_columns->type.rank}};
+    pome_type one = {.dtype = POME_DTYPE_I32, .rank = 1, .dim = {1}};
+    const int32_t from = axis, to = axis + 1;
+    pome_value *shape = value_like(z, "columns_shape", &all), *n = value_like(z, "columns_count", &one);
+    pome_value *end = value_like(z, "columns_end", &one), *begin = ints(z, POME_DTYPE_I32, &from, 1);
+    pome_value *stop = ints(z, POME_DTYPE_I32, &to, 1);
+    const pome_rewrite_arg of_shape[] = {{P_shape_x, new_columns}};
+    const pome_rewrite_arg of_slice[] = {{P_slice_by_index_x, shape}, {P_slice_by_index_begin, begin},
+                                         {P_slice_by_index_end, stop}};
+    const pome_rewrite_arg of_add[] = {{P_add_x, z->first}, {P_add_y, n}};
+    bool ok = shape && n && end && begin && stop && make(z, POME_OP_shape, like, of_shape, 1, shape) &&
+              make(z, POME_OP_slice_by_index, like, of_slice, 3, n) && make(z, POME_OP_add, like, of_add, 2, end);
+    return ok ? end : NULL;
+}
+
 /* concat(cache, new columns) becomes: the columns go into the state, which is read. */
 static pome_status through_state(narrowing *z, const pome_op *op, uint32_t cache, pome_value *new_columns, int32_t axis)
 {
@@ -405,20 +442,27 @@ static pome_status through_state(narrowing *z, const pome_op *op, uint32_t cache
         open[i] = i != axis;
     pome_value *state = z->states[cache], *old = value_like(z, "columns_old", &type);
     pome_value *updated = value_like(z, "columns_updated", &type), *masks = ints(z, POME_DTYPE_BOOL, open, rank);
-    pome_value *from = vector_at(z, op, z->first, axis, rank), *to = vector_at(z, op, z->end, axis, rank);
+    pome_value *end = end_of(z, op, new_columns, axis), *from = vector_at(z, op, z->first, axis, rank);
+    pome_value *to = end ? vector_at(z, op, end, axis, rank) : NULL, *joined = op->out[0];
+    bool is_other = z->columns->cache_dtype != type.dtype;
+    if (is_other) {
+        new_columns = as_dtype(z, op, new_columns, z->columns->cache_dtype, NULL);
+        joined = value_like(z, "columns_joined", &type);
+    }
     state->type = type;
     state->type.kind = POME_TYPE_STATE;
     state->type.dtype = z->columns->cache_dtype;
-    if (!old || !updated || !masks || !from || !to)
+    if (!old || !updated || !masks || !from || !to || !joined || !new_columns)
         return no_memory(z);
-    old->type.dtype = updated->type.dtype = op->out[0]->type.dtype = z->columns->cache_dtype;
+    old->type.dtype = updated->type.dtype = joined->type.dtype = z->columns->cache_dtype;
     const pome_rewrite_arg read[] = {{P_read_state_input, state}};
     const pome_rewrite_arg update[] = {{P_slice_update_x, old},      {P_slice_update_update, new_columns},
                                        {P_slice_update_begin, from}, {P_slice_update_end, to},
                                        {P_slice_update_begin_mask, masks}, {P_slice_update_end_mask, masks}};
     const pome_rewrite_arg write[] = {{P_write_state_input, state}, {P_write_state_data, updated}};
     bool ok = make(z, POME_OP_read_state, op, read, 1, old) && make(z, POME_OP_slice_update, op, update, 6, updated) &&
-              make(z, POME_OP_write_state, op, write, 2, NULL) && make(z, POME_OP_read_state, op, read, 1, op->out[0]);
+              make(z, POME_OP_write_state, op, write, 2, NULL) && make(z, POME_OP_read_state, op, read, 1, joined) &&
+              (!is_other || as_dtype(z, op, joined, type.dtype, op->out[0]));
     z->is_used[cache] = true;
     return ok ? POME_OK : no_memory(z);
 }
@@ -538,12 +582,11 @@ static pome_status begin(narrowing *z)
     pome_type one = {.dtype = POME_DTYPE_I32, .rank = 1, .dim = {1}};
     z->n_room = z->fn->n_values;
     z->at = POME_NEW_ARRAY(z->arena, spread, z->n_room);
-    z->ops = POME_NEW_ARRAY(z->arena, pome_op *, (size_t)z->fn->body->n_ops + 6 * (size_t)c->n_caches);
+    z->ops = POME_NEW_ARRAY(z->arena, pome_op *, (size_t)z->fn->body->n_ops + 12 * (size_t)c->n_caches);
     z->states = POME_NEW_ARRAY(z->arena, pome_value *, c->n_caches);
     z->is_used = POME_NEW_ARRAY(z->arena, bool, c->n_caches);
     z->first = value_like(z, "first_column", &one);
-    z->end = value_like(z, "end_column", &one);
-    if (!z->at || !z->ops || !z->states || !z->is_used || !z->first || !z->end)
+    if (!z->at || !z->ops || !z->states || !z->is_used || !z->first)
         return no_memory(z);
     for (uint32_t i = 0; i < c->n_caches; i++) {
         const pome_value *v = z->fn->inputs[c->caches[i].input];
@@ -561,7 +604,7 @@ static pome_status finish(narrowing *z)
 {
     const pome_columns *c = z->columns;
     pome_block *body = z->fn->body;
-    pome_value **inputs = POME_NEW_ARRAY(z->arena, pome_value *, (size_t)c->n_inputs + c->n_caches + 2u);
+    pome_value **inputs = POME_NEW_ARRAY(z->arena, pome_value *, (size_t)c->n_inputs + c->n_caches + 1u);
     pome_value **outputs = POME_NEW_ARRAY(z->arena, pome_value *, body->n_outputs);
     uint32_t n = 0, n_out = 0;
     if (!inputs || !outputs)
@@ -574,8 +617,8 @@ static pome_status finish(narrowing *z)
         inputs[n] = z->fn->inputs[c->inputs[i].input];
         resize(z, inputs[n++], &c->inputs[i]);
     }
-    inputs[n++] = z->first;
-    inputs[n++] = z->end;
+    if (c->n_caches > 0)
+        inputs[n++] = z->first;
     for (uint32_t i = 0; i < c->n_caches; i++)
         inputs[n++] = z->states[i];
     for (uint32_t o = 0; o < body->n_outputs; o++) {

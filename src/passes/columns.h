@@ -4,8 +4,8 @@
  *
  * The rewritten function takes n columns, 1 <= n <= the window's, of each input that has the window in its shape. Each
  * pair of a cache input [.., cached, ..] and an output of new columns becomes a state [.., cached + window, ..]: the n
- * new columns are written at [first, end) of its axis, two int32 inputs [1] that are added, and attention reads the whole
- * state. What an attention mask hides may hold anything finite. */
+ * new columns are written from first_column of its axis on, an int32 input [1] that is added if there are caches, and attention reads the
+ * whole state. What an attention mask hides may hold anything finite. */
 #ifndef POME_PASSES_COLUMNS_H
 #define POME_PASSES_COLUMNS_H
 
@@ -32,8 +32,8 @@ typedef struct pome_columns {
     pome_dtype cache_dtype;           /* of the states: F16 or F32 */
 } pome_columns;
 
-/* Rewrites fn, a function of its own arena's making, of fixed shapes. Its inputs become the window's in their order, first
- * and end, then a state for each cache, called like the cache input; its outputs are those that were not caches.
+/* Rewrites fn, a function of its own arena's making, of fixed shapes. Its inputs become the window's in their order,
+ * first_column, then a state for each cache, called like the cache input; its outputs are those that were not caches.
  * Errors: UNSUPPORTED with the operator that mixes columns: fn is then spoilt. */
 pome_status pome_columns_narrow(pome_function *fn, const pome_columns *columns, pome_error *err);
 

@@ -40,12 +40,12 @@ static pome_status describe(pome_model *m, const pome_model *from, uint32_t func
     pome_arena *arena = m->program->arena;
     pome_function *fn = m->program->functions[0];
     pome_function_info *f = POME_NEW(arena, pome_function_info);
-    pome_feature *inputs = POME_NEW_ARRAY(arena, pome_feature, c->n_inputs + 2u);
+    pome_feature *inputs = POME_NEW_ARRAY(arena, pome_feature, c->n_inputs + 1u);
     pome_feature *states = POME_NEW_ARRAY(arena, pome_feature, c->n_caches);
     pome_feature *outputs = POME_NEW_ARRAY(arena, pome_feature, was->n_outputs);
     if (!f || !inputs || !states || !outputs)
         return no_memory(err);
-    *f = (pome_function_info){.name = was->name, .n_inputs = c->n_inputs + 2u, .n_states = c->n_caches, .inputs = inputs,
+    *f = (pome_function_info){.name = was->name, .n_inputs = c->n_inputs + (c->n_caches > 0), .n_states = c->n_caches, .inputs = inputs,
                               .outputs = outputs, .states = states};
     for (uint32_t i = 0; i < c->n_inputs; i++) {
         inputs[i] = was->inputs[c->inputs[i].input];

@@ -72,6 +72,11 @@ POME_API POME_NODISCARD pome_status pome_generate(pome_llm_session *session, pom
 POME_API POME_NODISCARD pome_status pome_tokenizer_locate(pome_tokenizer **out, const pome_model *model,
                                                           const char *path, pome_error *err);
 
+/* The folder of a repository ("owner/name") in the local Hub cache (HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface): the
+ * snapshot that refs/main names, as malloc'ed text. Nothing is downloaded.
+ * Errors: IO if it is not there, with the folder that was looked at; ARG for what is no repository id. */
+POME_API POME_NODISCARD pome_status pome_hub_find(char **folder, const char *repository, pome_error *err);
+
 #ifdef __cplusplus
 }
 #endif

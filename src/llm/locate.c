@@ -1,4 +1,4 @@
-/* Where the tokenizer of a model lies. */
+/* Where the tokenizer of a model lies, and what the local Hub cache holds. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ static char *repository_folder(const char *repository)
 {
     char text[300] = "models--";
     size_t at = strlen(text);
-    if (strstr(repository, "..") || repository[0] == '/' || strlen(repository) > 200)
+    if (strstr(repository, "..") || !repository[0] || repository[0] == '/' || strlen(repository) > 200)
         return NULL;
     for (const char *p = repository; *p && at + 3 < sizeof text; p++)
         if (*p == '/') {
@@ -94,16 +94,16 @@ static char *repository_folder(const char *repository)
     return strdup(text);
 }
 
-/* The snapshot that refs/main names, if it holds a tokenizer. */
+/* The snapshot that refs/main names; NULL if it is not there. */
 static char *main_snapshot(const char *repository)
 {
     char *ref = JOIN(repository, "refs", "main"), *commit = NULL, *folder = NULL;
     size_t len = 0;
     if (ref && pome_file_read(ref, 256, &commit, &len, NULL) == POME_OK) {
         commit[strcspn(commit, "\r\n/")] = '\0';
-        folder = JOIN(repository, "snapshots", commit);
+        folder = commit[0] && commit[0] != '.' ? JOIN(repository, "snapshots", commit) : NULL;
     }
-    if (folder && !has_tokenizer(folder)) {
+    if (folder && !pome_path_is_dir(folder)) {
         free(folder);
         folder = NULL;
     }
@@ -139,6 +139,10 @@ static char *find_in_hub_cache(const char *repository, char *tried, size_t tried
     if (folder) {
         snprintf(tried, tried_size, ", %s", folder);
         found = main_snapshot(folder);
+        if (found && !has_tokenizer(found)) {
+            free(found);
+            found = NULL;
+        }
         if (!found)
             found = any_snapshot(folder);
     }
@@ -146,6 +150,27 @@ static char *find_in_hub_cache(const char *repository, char *tried, size_t tried
     free(name);
     free(cache);
     return found;
+}
+
+pome_status pome_hub_find(char **out, const char *repository, pome_error *err)
+{
+    char *cache = hub_cache(), *name = repository_folder(repository);
+    char *folder = cache && name ? JOIN(cache, name) : NULL, *found = folder ? main_snapshot(folder) : NULL;
+    pome_status status = POME_OK;
+    if (found)
+        *out = found;
+    else if (!name)
+        status = pome_fail(err, POME_ERR_ARG, "'%s' is no repository id (OWNER/NAME)", repository);
+    else if (folder && pome_path_is_dir(folder))
+        status = pome_fail(err, POME_ERR_IO, "%s holds no snapshot of %s that refs/main names: get it again", folder,
+                           repository);
+    else
+        status = pome_fail(err, POME_ERR_IO, "%s is not in the local Hub cache (there is no %s), and nothing is downloaded",
+                           repository, folder ? folder : "such cache");
+    free(folder);
+    free(name);
+    free(cache);
+    return status;
 }
 
 pome_status pome_tokenizer_locate(pome_tokenizer **out, const pome_model *model, const char *path, pome_error *err)

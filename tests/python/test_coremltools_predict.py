@@ -78,6 +78,11 @@ PROGRAM = """
         assert np.array_equal(compiled.predict({"x": x})["y"], 2 * x)
     refused(lambda: ct.models.CompiledMLModel(os.path.join(folder, "none.mlmodelc")), "none.mlmodelc")
 
+    plan = ct.models.compute_plan.MLComputePlan.load_from_path(kept)
+    (add,) = [o for o in plan.model_structure.program.functions["main"].block.operations if o.operator_name == "add"]
+    assert [b.name for b in add.inputs["x"].bindings] == ["x_to_fp16"] and plan.get_estimated_cost_for_mlprogram_operation(add).weight > 0
+    assert "CPU" in type(plan.get_compute_device_usage_for_mlprogram_operation(add).preferred_compute_device).__name__
+
     # assets
     for asset in (ct.models.model.MLModelAsset.from_path(kept),
                   ct.models.model.MLModelAsset.from_memory(model.get_spec().SerializeToString())):

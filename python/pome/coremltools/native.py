@@ -283,7 +283,7 @@ class _MLModelProxy:
         from . import structure
 
         with _runtime_errors():
-            return structure.read(path)
+            return structure.read(path)[0]
 
     @staticmethod
     def get_compute_plan(path: str, compute_units: str) -> Any:
@@ -292,7 +292,7 @@ class _MLModelProxy:
         from . import structure
 
         with _runtime_errors():
-            return MLComputePlan(_MLComputePlanProxy(structure.read(path)))
+            return MLComputePlan(_MLComputePlanProxy(*structure.read(path)))
 
 
 # ---- devices, structure, plan ----
@@ -321,5 +321,27 @@ class _MLModelStructureNeuralNetworkLayerProxy:
 
 
 class _MLComputePlanProxy:
-    def __init__(self, structure: Any = None) -> None:
+    """Everything runs on the CPU; the cost of an operator is its share of the arithmetic."""
+
+    def __init__(self, structure: Any = None, total: float = 0.0) -> None:
         self.model_structure = structure
+        self._total = total
+
+    def get_compute_device_usage_for_mlprogram_operation(self, operation: Any) -> Any:
+        from coremltools.models.compute_device import MLCPUComputeDevice
+        from coremltools.models.compute_plan import MLComputePlanDeviceUsage
+
+        if operation.operator_name == "const":
+            return None
+        device = MLCPUComputeDevice(_MLCPUComputeDeviceProxy())
+        return MLComputePlanDeviceUsage(device, [device])
+
+    def get_estimated_cost_for_mlprogram_operation(self, operation: Any) -> Any:
+        from coremltools.models.compute_plan import MLComputePlanCost
+
+        if operation.operator_name == "const":
+            return None
+        return MLComputePlanCost(operation.__proxy__.cost / self._total if self._total else 0.0)
+
+    def get_compute_device_usage_for_neuralnetwork_layer(self, layer: Any) -> Any:
+        return None

@@ -166,6 +166,11 @@ class _Log:
     def __init__(self, path: str) -> None:
         self.path = path
 
+    def pytest_runtest_logstart(self, nodeid, location):
+        """The test at hand, should it end the process."""
+        with open(self.path + ".running", "w", encoding="utf-8") as file:
+            file.write(nodeid)
+
     def pytest_runtest_logreport(self, report):
         if report.when != "call" and report.outcome == "passed":
             return

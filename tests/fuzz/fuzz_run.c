@@ -41,8 +41,37 @@ static bool is_small_block(const pome_block *b)
     return true;
 }
 
+static bool is_sized(const pome_type *t)
+{
+    for (int32_t i = 0; i < t->rank; i++)
+        if (t->dim[i] < 0)
+            return false;
+    return t->rank >= 0;
+}
+
+/* Whether numbers that are not known before the run decide on a size: those have to be small, because a range of
+ * two thousand million elements is a sound wish. */
+static bool has_sizes_by_value(const pome_block *b)
+{
+    for (uint32_t i = 0; i < b->n_ops; i++) {
+        const pome_op *op = b->ops[i];
+        bool knows_inputs = true;
+        for (uint32_t k = 0; k < op->n_in; k++)
+            knows_inputs = knows_inputs && is_sized(&op->in[k]->type);
+        for (uint32_t k = 0; k < op->n_out; k++)
+            if (!is_sized(&op->out[k]->type) &&
+                (knows_inputs || op->def->id == POME_OP_range_1d || op->def->id == POME_OP_tile ||
+                 op->def->id == POME_OP_fill || op->def->id == POME_OP_pad))
+                return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            if (has_sizes_by_value(op->blocks[k]))
+                return true;
+    }
+    return false;
+}
+
 /* Contents that hit both signs, zero, and values out of range as indices. */
-static void fill(pome_tensor *t, uint32_t salt)
+static void fill(pome_tensor *t, uint32_t salt, bool is_small)
 {
     int64_t n = pome_tensor_count(t);
     for (int64_t i = 0; i < n; i++) {
@@ -50,7 +79,7 @@ static void fill(pome_tensor *t, uint32_t salt)
         switch (t->dtype) {
         case POME_DTYPE_F32: ((float *)t->data)[i] = (float)v * 0.37f; break;
         case POME_DTYPE_F16: ((uint16_t *)t->data)[i] = (uint16_t)(v * 997); break;
-        case POME_DTYPE_I32: ((int32_t *)t->data)[i] = v > 12 ? INT32_MAX - v : v; break;
+        case POME_DTYPE_I32: ((int32_t *)t->data)[i] = v > 12 && !is_small ? INT32_MAX - v : v; break;
         case POME_DTYPE_BOOL: ((uint8_t *)t->data)[i] = v & 1; break;
         default: ((uint8_t *)t->data)[i] = (uint8_t)v; break;
         }
@@ -58,7 +87,7 @@ static void fill(pome_tensor *t, uint32_t salt)
 }
 
 /* Unknown axes of inputs get 3; false if the whole is too large or of a kind that is not fed here. */
-static bool make_tensor(pome_tensor *out, const pome_type *t, uint32_t salt)
+static bool make_tensor(pome_tensor *out, const pome_type *t, uint32_t salt, bool is_small)
 {
     int64_t shape[POME_MAX_RANK], n = 1;
     if ((t->kind != POME_TYPE_TENSOR && t->kind != POME_TYPE_STATE) || t->rank < 0)
@@ -71,7 +100,7 @@ static bool make_tensor(pome_tensor *out, const pome_type *t, uint32_t salt)
     if (pome_dtype_bits(t->dtype) < 8 || pome_tensor_init(out, t->dtype, t->rank, shape, NULL) != POME_OK)
         return false;
     if (t->kind == POME_TYPE_TENSOR)
-        fill(out, salt);
+        fill(out, salt, is_small);
     return true;
 }
 
@@ -81,7 +110,7 @@ static void check_status(pome_status status, const pome_error *err)
         abort();
 }
 
-static void run(const pome_plan *plan, pome_pool *pool)
+static void run(const pome_plan *plan, bool is_small)
 {
     pome_tensor inputs[MAX_INPUTS] = {{0}}, states[MAX_INPUTS] = {{0}};
     const pome_tensor *state_list[MAX_INPUTS];
@@ -89,19 +118,19 @@ static void run(const pome_plan *plan, pome_pool *pool)
     pome_exec *exec = NULL;
     bool ok = plan->n_inputs <= MAX_INPUTS && plan->n_states <= MAX_INPUTS;
     for (uint32_t i = 0; ok && i < plan->n_states; i++) {
-        ok = make_tensor(&states[i], &plan->slots[plan->state_slots[i]].type, 0);
+        ok = make_tensor(&states[i], &plan->slots[plan->state_slots[i]].type, 0, false);
         state_list[i] = &states[i];
     }
     for (uint32_t i = 0; ok && i < plan->n_inputs; i++)
-        ok = make_tensor(&inputs[i], &plan->slots[plan->input_slots[i]].type, i);
-    if (ok && pome_exec_create(&exec, plan, pool, &err) == POME_OK) {
+        ok = make_tensor(&inputs[i], &plan->slots[plan->input_slots[i]].type, i, is_small);
+    if (ok && pome_exec_create(&exec, plan, NULL, &err) == POME_OK) {
         pome_status status = pome_exec_reserve(exec, inputs, &err);
         check_status(status, &err);
         for (int round = 0; round < 2 && status == POME_OK && pome_exec_memory(exec) < MAX_MEMORY; round++) {
             status = pome_exec_run(exec, inputs, state_list, &err);
             check_status(status, &err);
             for (uint32_t i = 0; i < plan->n_inputs; i++)
-                fill(&inputs[i], 77 + i);
+                fill(&inputs[i], 77 + i, is_small);
         }
     }
     pome_exec_destroy(&exec);
@@ -125,7 +154,7 @@ static void compile_and_run(pome_program *p)
         pome_status status = pome_plan_create(&plan, p->functions[i], &opts, &err);
         check_status(status, &err);
         if (status == POME_OK)
-            run(plan, NULL);
+            run(plan, has_sizes_by_value(p->functions[i]->body));
         pome_plan_destroy(&plan);
     }
 }

@@ -339,7 +339,42 @@ static void predictor_dealloc(PyObject *object)
     py_instance_free(object);
 }
 
-/* The engine borrows inputs until the next ones: none may stay behind a run, as their memory goes. */
+/* Outputs whose shape is known beforehand are written straight to what the caller gets. */
+static bool has_fixed_outputs(const pome_function_info *f)
+{
+    for (uint32_t i = 0; i < f->n_inputs; i++)
+        if (f->inputs[i].is_ranged || f->inputs[i].n_enumerated)
+            return false;
+    return true;
+}
+
+static bool is_fixed(const pome_feature *f)
+{
+    bool is_known = f->kind == POME_FEATURE_TENSOR && f->rank >= 0 && pome_dtype_bits(f->dtype) >= 8;
+    for (int32_t i = 0; i < f->rank; i++)
+        is_known = is_known && f->shape[i] > 0;
+    return is_known;
+}
+
+static pome_status bind_outputs(py_predictor *self, pome_tensor *outputs, pome_error *err)
+{
+    const pome_function_info *f = self->function;
+    if (!has_fixed_outputs(f))
+        return POME_OK;
+    for (uint32_t i = 0; i < f->n_outputs; i++) {
+        const pome_feature *output = &f->outputs[i];
+        if (!is_fixed(output))
+            continue;
+        pome_status status = pome_tensor_init(&outputs[i], output->dtype, output->rank, output->shape, err);
+        if (status == POME_OK)
+            status = pome_predictor_bind_output(self->predictor, i, &outputs[i], err);
+        if (status != POME_OK)
+            return status;
+    }
+    return POME_OK;
+}
+
+/* Inputs stay borrowed until the next ones are set, which happens before anything reads them; outputs are let go. */
 static pome_status run_bare(py_predictor *self, const pome_tensor *inputs, const bool *is_given, pome_state *state,
                             pome_tensor *outputs, pome_error *err)
 {
@@ -348,9 +383,18 @@ static pome_status run_bare(py_predictor *self, const pome_tensor *inputs, const
     for (uint32_t i = 0; status == POME_OK && i < f->n_inputs; i++)
         status = pome_predictor_set_input(self->predictor, i, is_given[i] ? &inputs[i] : NULL, err);
     if (status == POME_OK)
+        status = bind_outputs(self, outputs, err);
+    if (status == POME_OK)
         status = pome_predictor_run(self->predictor, state, err);
-    for (uint32_t i = 0; status == POME_OK && i < f->n_outputs; i++)
-        status = pome_tensor_clone(&outputs[i], pome_predictor_output(self->predictor, i), err);
+    for (uint32_t i = 0; i < f->n_outputs; i++) {
+        if (outputs[i].data) {
+            pome_error ignored;
+            if (pome_predictor_bind_output(self->predictor, i, NULL, &ignored) != POME_OK && status == POME_OK)
+                status = ignored.code, *err = ignored;
+        } else if (status == POME_OK) {
+            status = pome_tensor_clone(&outputs[i], pome_predictor_output(self->predictor, i), err);
+        }
+    }
     return status;
 }
 

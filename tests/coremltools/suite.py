@@ -105,7 +105,7 @@ def run(folder, group, jobs, sample):
 
 def read_known():
     with open(KNOWN, "rb") as file:
-        entries = tomllib.load(file)["known"]
+        entries = tomllib.load(file).get("known", [])
     for entry in entries:
         if entry["whose"] not in ("theirs", "ours") or not entry["reason"]:
             raise ValueError(f"{KNOWN}: {entry}")

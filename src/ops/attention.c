@@ -189,6 +189,25 @@ static const uint16_t *half_rows(const pome_tensor *t, int64_t offset, size_t fi
     return (const uint16_t *)t->data + offset + (int64_t)first * t->stride[t->rank - 2];
 }
 
+/* Columns: the matrix lies as its transpose, [width, keys], so that a product of the other kind takes it. It is copied
+ * all the same: rows that are a power of two apart fall on each other in the cache. */
+static bool is_in_columns(const pome_tensor *t)
+{
+    return t->stride[t->rank - 2] == 1 && t->stride[t->rank - 1] > 1 && t->shape[t->rank - 2] > 1;
+}
+
+/* Keys [first, first + n) of such a matrix, [width, n] with rows *ld apart. */
+static const float *load_columns(const pome_kernels *k, const pome_tensor *t, int64_t offset, size_t first, size_t n,
+                                 float *dst, size_t *ld)
+{
+    int64_t step = t->stride[t->rank - 1];
+    offset += (int64_t)first;
+    *ld = n;
+    for (size_t i = 0; i < (size_t)t->shape[t->rank - 1]; i++)
+        load_row(k, t, offset + (int64_t)i * step, 1, n, dst + i * n);
+    return dst;
+}
+
 typedef struct row_place {
     int64_t query, mask; /* element offsets */
     size_t out;          /* element offset */
@@ -283,6 +302,9 @@ static void attend_block(const attention_job *job, const work *w, const rows_at_
     if (r->n <= FEW_ROWS && is_half_in_rows(a->key)) {
         kernels->gemm_nt_f16(w->scores, KEYS, w->query, s->width, half_rows(a->key, r->key, first),
                              (size_t)a->key->stride[a->key->rank - 2], r->n, n, s->width, false);
+    } else if (is_in_columns(a->key)) {
+        const float *k = load_columns(kernels, a->key, r->key, first, n, w->rows, &ld);
+        kernels->gemm_nn_f32(w->scores, KEYS, w->query, s->width, k, ld, r->n, n, s->width, false);
     } else {
         const float *k = load_rows(kernels, a->key, r->key, first, n, w->rows, &ld);
         kernels->gemm_nt_f32(w->scores, KEYS, w->query, s->width, k, ld, r->n, n, s->width, false);
@@ -292,6 +314,9 @@ static void attend_block(const attention_job *job, const work *w, const rows_at_
     if (r->n <= FEW_ROWS && is_half_in_rows(a->value)) {
         kernels->gemm_nn_f16(w->acc, s->width_v, w->scores, KEYS, half_rows(a->value, r->value, first),
                              (size_t)a->value->stride[a->value->rank - 2], r->n, s->width_v, n, false);
+    } else if (is_in_columns(a->value)) {
+        const float *v = load_columns(kernels, a->value, r->value, first, n, w->rows, &ld);
+        kernels->gemm_nt_f32(w->acc, s->width_v, w->scores, KEYS, v, ld, r->n, s->width_v, n, false);
     } else {
         const float *v = load_rows(kernels, a->value, r->value, first, n, w->rows, &ld);
         kernels->gemm_nn_f32(w->acc, s->width_v, w->scores, KEYS, v, ld, r->n, s->width_v, n, false);
@@ -325,7 +350,7 @@ static void start(const attention_job *job, const work *w, size_t batch, size_t 
 {
     const pome_attention *a = job->a;
     size_t left = job->s.n_rows - first;
-    float scale = 1.0f / sqrtf((float)job->s.width);
+    float scale = a->scale != 0 ? a->scale : 1.0f / sqrtf((float)job->s.width);
     place_rows(job, batch, first, left < ROWS ? left : ROWS, r);
     for (size_t i = 0; i < r->n; i++) {
         float *q = w->query + i * job->s.width;
@@ -434,6 +459,7 @@ static pome_attention attention_of(const pome_run *r, int64_t groups)
                             .mask = pome_in(r, P_scaled_dot_product_attention_attn_mask),
                             .out = (float *)r->out[0].data,
                             .rows_first = is_grouped(r) && pome_in_bool(r, P_pome_grouped_attention_rows_first, false),
+                            .scale = is_grouped(r) ? (float)pome_in_float(r, P_pome_grouped_attention_scale, 0) : 0,
                             .groups = groups,
                             .masked_row_nan = r->numerics == POME_NUMERICS_FP16};
 }

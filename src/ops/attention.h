@@ -15,6 +15,7 @@ typedef struct pome_attention {
     const pome_tensor *mask;  /* NULL, or broadcast to [B.., L, S] */
     float *out;               /* [B.., L, EV] contiguous, or with rows_first [.., L, heads, EV] */
     bool rows_first;          /* heads inside of rows: what a transpose of the last batch axis and L gives */
+    float scale;              /* of the products, in place of 1 / sqrt(E); 0: that */
     int64_t groups;           /* query heads that share one key and value head, at least 1 */
     bool masked_row_nan;      /* a row that attends to nothing: NaN, else zeros */
 } pome_attention;

@@ -316,6 +316,7 @@ const pome_op_impl pome_ops_reshape[] = {
      .encoded_ok = POME_BIT(0),
      .run = run_shape},
     MOVES(transpose, view_transpose, run_transpose),
+    {.id = POME_OP_pome_transposed, .f16_ok = 1, .strided_ok = 1, .run = run_transpose},
     MOVES(reverse, view_reverse, run_reverse),
     MOVES(sliding_windows, view_sliding_windows, run_sliding_windows),
     MOVES(crop, view_crop, run_crop),

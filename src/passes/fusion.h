@@ -13,6 +13,8 @@
     FUSION(RMS_NORM, "rms-norm", "normalization by the root mean square is one step", false)                           \
     FUSION(ROTARY, "rotary", "turning a head by its position is one step", false)                                      \
     FUSION(GATED, "gated", "an activation times a second value is one step", false)                                    \
+    FUSION(ATTENTION, "attention", "products, softmax and mask of attention are one step", false)                      \
+    FUSION(CONV_LINEAR, "conv-linear", "convolutions of one element and what is between them work on rows", true)      \
     FUSION(ROWS, "attention-rows", "attention writes its heads side by side", true)                                    \
     FUSION(RESIDUAL, "residual", "a sum and its normalization are one step", false)                                    \
     FUSION(GATED_LINEAR, "gated-linear", "two linear layers, activation and product are one step", false)              \

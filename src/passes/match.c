@@ -103,6 +103,29 @@ pome_op *pome_rewrite_op(pome_function *fn, pome_op_id id, const pome_op *like, 
     return op;
 }
 
+pome_op *pome_rewrite_transpose(pome_function *fn, pome_arena *arena, const pome_op *like, pome_value *v,
+                                const int32_t *perm, int32_t rank, pome_value *out)
+{
+    pome_type type = v->type;
+    for (int32_t d = 0; d < rank; d++)
+        type.dim[d] = v->type.dim[perm[d]];
+    out = out ? out : pome_value_create(fn, "", &type);
+    const pome_rewrite_arg args[] = {
+        {P_transpose_x, v}, {P_transpose_perm, pome_value_create_ints(fn, arena, POME_DTYPE_I32, 1, perm, (uint32_t)rank)}};
+    return out && args[1].value ? pome_rewrite_op(fn, POME_OP_transpose, like, args, 2, &out, 1) : NULL;
+}
+
+pome_op *pome_rewrite_reshape(pome_function *fn, pome_arena *arena, const pome_op *like, pome_value *v, pome_value *out)
+{
+    int32_t shape[POME_MAX_RANK];
+    for (int32_t d = 0; d < out->type.rank; d++)
+        shape[d] = (int32_t)out->type.dim[d];
+    const pome_rewrite_arg args[] = {
+        {P_reshape_x, v},
+        {P_reshape_shape, pome_value_create_ints(fn, arena, POME_DTYPE_I32, 1, shape, (uint32_t)out->type.rank)}};
+    return args[1].value ? pome_rewrite_op(fn, POME_OP_reshape, like, args, 2, &out, 1) : NULL;
+}
+
 pome_value *pome_rewrite_int(pome_function *fn, pome_arena *arena, int32_t v)
 {
     return pome_value_create_ints(fn, arena, POME_DTYPE_I32, 0, &v, 1);

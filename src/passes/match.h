@@ -28,6 +28,11 @@ typedef struct pome_rewrite_arg {
 /* A new operator over existing values, at most one value a parameter; NULL when memory is short. */
 pome_op *pome_rewrite_op(pome_function *fn, pome_op_id id, const pome_op *like, const pome_rewrite_arg *args, int n_args,
                          pome_value *const *out, uint32_t n_out);
+/* transpose of v to `out`, or to a new value if it is NULL; its type is set. */
+pome_op *pome_rewrite_transpose(pome_function *fn, pome_arena *arena, const pome_op *like, pome_value *v,
+                                const int32_t *perm, int32_t rank, pome_value *out);
+/* reshape of v to out's known sizes. */
+pome_op *pome_rewrite_reshape(pome_function *fn, pome_arena *arena, const pome_op *like, pome_value *v, pome_value *out);
 pome_value *pome_rewrite_int(pome_function *fn, pome_arena *arena, int32_t v);
 pome_value *pome_rewrite_float(pome_function *fn, pome_arena *arena, float v);
 pome_value *pome_rewrite_bool(pome_function *fn, pome_arena *arena, bool v);

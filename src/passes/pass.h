@@ -38,6 +38,8 @@ pome_pass_fn pome_pass_cse;
 pome_pass_fn pome_pass_fuse_rms_norm;
 pome_pass_fn pome_pass_fuse_rotary;
 pome_pass_fn pome_pass_fuse_gated;
+pome_pass_fn pome_pass_fuse_attention;
+pome_pass_fn pome_pass_conv_linear;
 pome_pass_fn pome_pass_attention_rows;
 pome_pass_fn pome_pass_fuse_residual;
 pome_pass_fn pome_pass_fuse_gated_linear;

@@ -172,7 +172,7 @@ static void others(char *list, size_t size, int fusion)
 
 static bool keeps_arithmetic(int fusion)
 {
-    return fusion != POME_FUSION_RMS_NORM && fusion != POME_FUSION_RESIDUAL;
+    return fusion != POME_FUSION_RMS_NORM && fusion != POME_FUSION_RESIDUAL && fusion != POME_FUSION_ATTENTION;
 }
 
 static record plain, fused; /* large */
@@ -196,7 +196,7 @@ static void check_model(const char *path)
     /* Activations in int8 are the same for layers that share them. */
     run_once(path, "all", POME_NUMERICS_FAST, &plain, NULL);
     fused = (record){.reference = &plain, .what = path};
-    run_once(path, "rms-norm,residual", POME_NUMERICS_FAST, &fused, NULL);
+    run_once(path, "rms-norm,residual,attention", POME_NUMERICS_FAST, &fused, NULL);
     release(&plain);
     /* Every operator's rounding counts: fusions that are left on change no bit. */
     run_once(path, "all", POME_NUMERICS_FP16, &plain, NULL);
@@ -210,7 +210,9 @@ static void test_traced_graphs(void **unused)
     (void)unused;
     static const char *const paths[] = {GOLDEN "apple/int4-block32.mlpackage", GOLDEN "explicit-kv/static-int4.mlpackage",
                                         GOLDEN "snake/shift-fp16.mlpackage",
-                                        GOLDEN "nocache/layer1-logits-fixed64-lut6.mlpackage"};
+                                        GOLDEN "nocache/layer1-logits-fixed64-lut6.mlpackage",
+                                        GOLDEN "chunks-lut4-split/tiny-llama_chunk2.mlpackage",
+                                        GOLDEN "chunks-lut4-split/tiny-llama_chunk4.mlpackage"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         check_model(paths[i]);
 }
@@ -236,6 +238,22 @@ static void test_everything_is_found(void **unused)
     check_counts(GOLDEN "apple/int4-block32.mlpackage", 4);
     check_counts(GOLDEN "snake/shift-fp16.mlpackage", 4);
     check_counts(GOLDEN "explicit-kv/static-int4.mlpackage", 4);
+}
+
+/* Layers in channel-first order, heads repeated by tile, attention written out. */
+static void test_channel_first_graph(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *name;
+        int n;
+    } wanted[] = {{"rms-norm", 4},    {"rotary", 4},       {"gated", 2},   {"attention", 2},
+                  {"conv-linear", 14}, {"gated-linear", 2}, {"linears", 2}, {"residual", 3}};
+    char line[1001] = "";
+    fused = (record){.reference = &fused};
+    run_once(GOLDEN "chunks-lut4-split/tiny-llama_chunk2.mlpackage", NULL, POME_NUMERICS_EXACT, &fused, line);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        assert_int_equal(count_of(line, wanted[i].name), wanted[i].n);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -269,6 +287,34 @@ static void test_converted_graph(void **unused)
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* The same weights as a set of windows. */
+static void test_converted_windows(void **unused)
+{
+    (void)unused;
+    char folder[] = "/tmp/pome_fusions_XXXXXX", path[96], set[64], line[1001] = "";
+    pome_error err = {0};
+    pome_convert_opts opts;
+    pome_convert_report report;
+    assert_non_null(mkdtemp(folder));
+    snprintf(set, sizeof set, "%s/set", folder);
+    pome_convert_opts_default(&opts);
+    opts.n_chunks = 1;
+    opts.chunk_style = POME_CHUNKS_LLM_CLI;
+    memset(&report, 0, sizeof report);
+    if (pome_convert(GOLDEN "checkpoint", set, &opts, &report, &err) != POME_OK)
+        fail_msg("%s", err.message);
+    snprintf(path, sizeof path, "%s/set_chunk2.mlpackage", set);
+    check_model(path);
+    fused = (record){.reference = &fused};
+    run_once(path, NULL, POME_NUMERICS_EXACT, &fused, line);
+    int n_layers = count_of(line, "attention");
+    assert_true(n_layers > 0);
+    assert_int_equal(count_of(line, "conv-linear"), 7 * n_layers);
+    assert_int_equal(count_of(line, "gated-linear"), n_layers);
+    assert_int_equal(count_of(line, "linears"), n_layers);
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 static void test_names(void **unused)
 {
     (void)unused;
@@ -291,7 +337,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_traced_graphs),
         cmocka_unit_test(test_everything_is_found),
+        cmocka_unit_test(test_channel_first_graph),
         cmocka_unit_test(test_converted_graph),
+        cmocka_unit_test(test_converted_windows),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,13 +131,24 @@ pome_status open_model(pome_model **out, const char *path, const common_args *co
     return status;
 }
 
+void set_opts(pome_model_set_opts *opts, const common_args *common)
+{
+    pome_model_set_opts_default(opts);
+    opts->model = model_opts(common);
+}
+
 pome_status open_models(pome_model_set **out, const char *path, const common_args *common, pome_error *err)
 {
     pome_model_set_opts opts;
-    pome_model_set_opts_default(&opts);
-    opts.model = model_opts(common);
+    set_opts(&opts, common);
+    return open_model_set(out, path, &opts, common, err);
+}
+
+pome_status open_model_set(pome_model_set **out, const char *path, const pome_model_set_opts *opts,
+                           const common_args *common, pome_error *err)
+{
     listen_to_log(common);
-    pome_status status = pome_model_set_open(out, path, &opts, err);
+    pome_status status = pome_model_set_open(out, path, opts, err);
     if (status == POME_OK && pome_model_set_count(*out) == 1)
         note_folder(pome_model_set_model(*out, 0), path, common);
     return status;

@@ -26,6 +26,10 @@ void listen_to_log(const common_args *common);
 pome_status open_model(pome_model **out, const char *path, const common_args *common, pome_error *err);
 /* The same for a model, or a folder of models that are run together. */
 pome_status open_models(pome_model_set **out, const char *path, const common_args *common, pome_error *err);
+/* With a choice among a folder's models; opts begin as set_opts leaves them. */
+void set_opts(pome_model_set_opts *opts, const common_args *common);
+pome_status open_model_set(pome_model_set **out, const char *path, const pome_model_set_opts *opts,
+                           const common_args *common, pome_error *err);
 
 /* SIGINT: the first sets a flag and calls `hook` (async-signal-safe), a second one ends the process. */
 void interrupt_catch(void (*hook)(void *), void *arg);

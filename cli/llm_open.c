@@ -32,6 +32,7 @@ pome_status open_llm(pome_llm **out, const pome_model_set *models, const llm_arg
     opts.function = args->function;
     opts.contract = args->contract;
     opts.context = context;
+    opts.whole_windows = args->whole_windows;
     opts.n_roles = args->map.n;
     pome_llm_role *roles = calloc(args->map.n + 1, sizeof *roles);
     char **copies = calloc(args->map.n + 1, sizeof *copies);

@@ -62,6 +62,7 @@ typedef struct common_args {
 typedef struct llm_args {
     const char *function, *contract;
     option_list map;
+    bool whole_windows;
 } llm_args;
 
 #define OPTIONS_LLM(type, member)                                                                                       \
@@ -72,7 +73,9 @@ typedef struct llm_args {
     {"contract", 0, NULL, OPTION_TEXT, "NAME", offsetof(type, member.contract), 0, 0, false,                            \
      "How the model is fed, by a name from docs/contracts.md, instead of finding out"},                                 \
     {"map", 0, NULL, OPTION_LIST, "ROLE=NAME", offsetof(type, member.map), 0, 0, false,                                 \
-     "The input or output NAME plays this part (ids, mask, position, logits, ...); may be repeated"}
+     "The input or output NAME plays this part (ids, mask, position, logits, ...); may be repeated"},                            \
+    {"whole-windows", 0, NULL, OPTION_FLAG, NULL, offsetof(type, member.whole_windows), 0, 0, false,                    \
+     "Sets of chunks with a window: compute all its columns in every pass, not only the new ones; slow, for comparing"}
 
 typedef struct verb {
     const char *name, *summary;

@@ -1,12 +1,14 @@
 #include "run.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include "input.h"
+#include "trace_file.h"
 #include "llm_open.h"
 #include "verbs.h"
 
@@ -51,6 +53,9 @@ static const option options[] = {
     {"context", 0, NULL, OPTION_INT, "N", AT(context), 0, 1e9, true, "Hold N tokens at most; only lowers the model's limit"},
     {"speculate", 0, NULL, OPTION_INT, "N", AT(speculate), 0, POME_SPECULATE_MAX, true,
      "Guess up to N tokens ahead from the text so far and verify them at once, where that is faster; the answer stays the same (0: off)"},
+    OPTIONS_SET_SOURCE(run_args, source),
+    {"trace", 0, NULL, OPTION_TEXT, "FILE", AT(trace), 0, 0, false,
+     "Write what a set's models did when, in Chrome's trace format"},
     {"stats", 0, NULL, OPTION_FLAG, NULL, AT(stats), 0, 0, false, "Show load time, speed, memory and more on stderr"},
     OPTIONS_ENGINE(run_args, "fast"),
     OPTIONS_OUTPUT(run_args),
@@ -63,6 +68,7 @@ static const char *const examples[] = {
     "cat letter.txt | pome run model.mlpackage --system \"Summarize.\"", "prompt from standard input",
     "pome run model.mlpackage --raw --temperature 0 \"Once upon a time\"", "plain continuation, always the same",
     "pome run model.mlpackage --speculate 16 \"Correct the spelling of: ...\"", "faster where the answer repeats the prompt",
+    "pome run --local-model-directory llama/ --tokenizer-name owner/name \"Once\"", "a set of chunks, as coreml-llm-cli takes it",
     "pome run model.mlpackage --ids 1,2,3 --temperature 0 --print-ids --ignore-eos", "token ids in, token ids out; needs no tokenizer",
     NULL,
 };
@@ -128,11 +134,42 @@ static bool keep_id(answer *a, int32_t id)
     return true;
 }
 
+static void add_moment(moments *m, double value)
+{
+    m->n++;
+    m->sum += value;
+    m->sum_of_squares += value * value;
+}
+
+static double mean_of(const moments *m)
+{
+    return m->n > 0 ? m->sum / (double)m->n : 0;
+}
+
+static double deviation_of(const moments *m)
+{
+    double mean = mean_of(m), rest = m->sum_of_squares - (double)m->n * mean * mean;
+    return m->n > 1 && rest > 0 ? sqrt(rest / (double)(m->n - 1)) : 0;
+}
+
+/* Ids that come at once are one step of several tokens; the first belongs to the prompt. */
+static void note_time(answer *a)
+{
+    double now = now_s(), seconds = now - a->last_s;
+    if (a->n_ids > 0 && seconds > 0) {
+        add_moment(&a->token_ms, 1e3 * seconds);
+        add_moment(&a->tokens_per_s, 1 / seconds);
+    }
+    a->last_s = now;
+}
+
 static bool take_token(void *arg, int32_t id, const char *text, size_t len)
 {
     answer *a = arg;
     const run_args *args = a->run->args;
     bool is_first = a->n_ids == 0;
+    if (id >= 0)
+        note_time(a);
     if (!keep_text(a, text, len) || (id >= 0 && !keep_id(a, id))) {
         a->has_failed = true;
         return false;
@@ -205,8 +242,23 @@ json_t *answer_json(const answer *a)
                                       (json_int_t)r->n_passes, "peak_memory_bytes",
                                       (json_int_t)peak_memory_bytes(), "tokenizer", source, "contract",
                                       json_text(pome_llm_describe(run->llm))));
+        json_object_update_new(json_object_get(document, "stats"),
+                               json_pack("{s:f, s:f, s:f, s:f, s:f}", "prompt_ms", 1e3 * r->prompt_s, "token_ms",
+                                         mean_of(&a->token_ms), "token_ms_stdev", deviation_of(&a->token_ms),
+                                         "tokens_per_s", mean_of(&a->tokens_per_s), "tokens_per_s_stdev",
+                                         deviation_of(&a->tokens_per_s)));
     }
     return document;
+}
+
+/* As coreml-llm-cli ends. */
+static void print_report(const run_state *run, const answer *a)
+{
+    fprintf(stderr, "\nCompile + Load: %.2f sec\n", run->load_s);
+    fprintf(stderr, "Prompt        : %.2f ms\n", 1e3 * a->result.prompt_s);
+    fprintf(stderr, "Generate      : %.2f +/- %.2f ms / token\n", mean_of(&a->token_ms), deviation_of(&a->token_ms));
+    fprintf(stderr, "                %.2f +/- %.2f token / sec\n", mean_of(&a->tokens_per_s),
+            deviation_of(&a->tokens_per_s));
 }
 
 void print_stats(const run_state *run, const pome_generate_result *r)
@@ -262,11 +314,12 @@ static pome_status create_sampler(run_state *run, pome_error *err)
 static pome_status open_tokenizer(run_state *run, pome_error *err)
 {
     const run_args *args = run->args;
-    bool is_needed = !args->ids || !args->print_ids || args->stop.n > 0 || args->tokenizer || args->interactive;
+    bool is_needed = !args->ids || !args->print_ids || args->stop.n > 0 || args->tokenizer ||
+                     args->source.tokenizer_name || args->interactive;
     if (!is_needed && args->ignore_eos)
         return POME_OK;
-    const pome_model *model = pome_model_set_model(run->models, 0);
-    pome_status status = pome_tokenizer_locate(&run->tokenizer, model, args->tokenizer, is_needed ? err : NULL);
+    pome_status status = set_source_tokenizer(&run->tokenizer, &args->source, run->models, args->tokenizer,
+                                              is_needed ? err : NULL);
     return is_needed ? status : POME_OK;
 }
 
@@ -274,7 +327,7 @@ static pome_status open_run(run_state *run, const char *path, pome_error *err)
 {
     const run_args *args = run->args;
     double start = now_s();
-    pome_status status = open_models(&run->models, path, &args->common, err);
+    pome_status status = set_source_open(&run->models, &args->source, path, &args->common, err);
     if (status == POME_OK)
         status = open_llm(&run->llm, run->models, &args->llm, args->context, err);
     if (status == POME_OK)
@@ -307,6 +360,8 @@ static int report(run_state *run, answer *a)
         note(&run->args->common, "--speculate is not used: %s", a->result.not_speculated);
     if (run->args->stats && !run->args->common.json)
         print_stats(run, &a->result);
+    if (run->args->stats && !run->args->common.json && pome_model_set_count(run->models) > 1)
+        print_report(run, a);
     if (interrupt_happened())
         return EXIT_INTERRUPTED;
     return 0;
@@ -338,10 +393,10 @@ static int run_prompt(run_state *run, const char *prompt)
     return status;
 }
 
-/* The prompt as malloc'ed text, or NULL with *status set. */
+/* The prompt as malloc'ed text, or NULL with *status set. `operands` begin behind the model. */
 static char *get_prompt(const run_args *args, const char **operands, int n_operands, int *status)
 {
-    const char *given = args->prompt ? args->prompt : n_operands > 1 ? operands[1] : NULL;
+    const char *given = args->prompt ? args->prompt : n_operands > 0 ? operands[0] : NULL;
     bool is_stdin = !given || strcmp(given, "-") == 0;
     if (is_stdin && !given && isatty(STDIN_FILENO)) {
         fprintf(stderr, "pome run: no prompt: give one after the model, on standard input, or use --interactive\n");
@@ -357,8 +412,14 @@ static char *get_prompt(const run_args *args, const char **operands, int n_opera
 static int check_args(const run_args *args, int n_operands)
 {
     const char *what = NULL;
-    bool has_prompt = args->prompt || n_operands > 1;
-    if (args->prompt && n_operands > 1)
+    bool has_prompt = args->prompt || n_operands > 0;
+    if (n_operands < 0)
+        what = "no MODEL is given (or --repo-id, or --local-model-directory)";
+    else if (n_operands > 1)
+        what = "too many arguments: --repo-id and --local-model-directory name the model, what follows is the prompt";
+    else if (set_source_check(&args->source))
+        what = set_source_check(&args->source);
+    else if (args->prompt && n_operands > 0)
         what = "the prompt is given twice";
     else if (args->ids && has_prompt)
         what = "--ids stands in for the prompt: give one of them";
@@ -385,20 +446,26 @@ static int run(void *opaque, const char **operands, int n_operands)
 {
     run_args *args = opaque;
     run_state state = {.args = args};
+    int n_models = set_source_names_model(&args->source) ? 0 : 1;
     char reason[128] = "", *prompt = NULL;
     int32_t *ids = NULL;
     size_t n_ids = 0;
-    int status = check_args(args, n_operands);
+    int status = check_args(args, n_operands - n_models);
     if (status)
         return status;
     if (args->ids && !parse_ids(args->ids, &ids, &n_ids, reason, sizeof reason)) {
         fprintf(stderr, "pome run: --ids: %s\n", reason);
         return EXIT_USAGE;
     }
-    if (!args->ids && !args->interactive && !(prompt = get_prompt(args, operands, n_operands, &status)))
+    if (!args->ids && !args->interactive && !(prompt = get_prompt(args, operands + n_models, n_operands - n_models, &status)))
         return status;
-    status = run_with(&state, operands[0], prompt, ids, n_ids);
+    pome_error err = {0};
+    if (args->trace && trace_file_open(args->trace, &err) != POME_OK)
+        status = fail_with(&err);
+    else
+        status = run_with(&state, n_models ? operands[0] : NULL, prompt, ids, n_ids);
     close_run(&state);
+    status = trace_file_close() ? 1 : status;
     free(prompt);
     free(ids);
     return status;
@@ -407,18 +474,21 @@ static int run(void *opaque, const char **operands, int n_operands)
 const verb verb_run = {
     .name = "run",
     .summary = "generate text",
-    .operands = "MODEL [PROMPT]",
+    .operands = "MODEL [PROMPT] | --repo-id OWNER/NAME [PROMPT]",
     .description =
         "Generates text with a language model. The prompt comes from the argument, from --prompt, or from standard "
         "input; the answer goes to standard output as it is made. If the tokenizer has a chat template, the prompt "
         "becomes the user's message of it, unless --raw is given.\n\n"
         "The tokenizer is looked for with --tokenizer, inside the package, beside it, and in the local Hub cache under "
         "the repository that the package names (HF_HUB_CACHE, HF_HOME). With --ids and --print-ids none is needed.\n\n"
+        "MODEL may also be a folder of chunks that are run one after the other. The options of coreml-llm-cli say where they "
+        "are: with --repo-id or --local-model-directory the first argument is the prompt. Nothing is downloaded. With "
+        "--raw --temperature 0 the text is what that command gives.\n\n"
         "Settings come from the option, from the environment (POME_TEMPERATURE for --temperature), from the config file "
         "(~/.config/pome/config with lines like run.temperature = 0.5), and from the default, in this order. A full context ends the answer with a note and exit status 0.",
     .options = options,
     .examples = examples,
-    .n_operands_min = 1,
+    .n_operands_min = 0,
     .n_operands_max = 2,
     .args_size = sizeof(run_args),
     .set_defaults = set_defaults,

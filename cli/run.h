@@ -7,6 +7,7 @@
 #include "command.h"
 #include "pome/generate.h"
 #include "pome/predictor.h"
+#include "set_source.h"
 
 typedef struct run_args {
     common_args common;
@@ -14,7 +15,8 @@ typedef struct run_args {
     double temperature, top_p, min_p, repeat_penalty;
     option_list stop;
     llm_args llm;
-    const char *system, *prompt, *ids, *tokenizer;
+    set_source source;
+    const char *system, *prompt, *ids, *tokenizer, *trace;
     bool interactive, print_ids, ignore_eos, raw, stats;
 } run_args;
 
@@ -30,6 +32,12 @@ typedef struct run_state {
     uint64_t seed;
 } run_state;
 
+/* Sums over values, for mean and standard deviation. */
+typedef struct moments {
+    int64_t n;
+    double sum, sum_of_squares;
+} moments;
+
 /* What one answer gave, kept while it streams. */
 typedef struct answer {
     run_state *run;
@@ -39,6 +47,8 @@ typedef struct answer {
     int32_t *ids;
     size_t n_ids, ids_size;
     bool has_failed; /* out of memory or a failed write */
+    double last_s;   /* when the last id came */
+    moments token_ms, tokens_per_s; /* of all ids but the first */
 } answer;
 
 /* Generates from a whole timeline, streaming to stdout unless --json. */

@@ -186,6 +186,8 @@ pome_status pome_tokenizer_locate(pome_tokenizer **out, const pome_model *model,
         found = pome_path_join(info->path, vocabulary);
     else if (beside && has_tokenizer(beside))
         found = strdup(beside);
+    else if (beside && has_file(beside, vocabulary)) /* of a set */
+        found = pome_path_join(beside, vocabulary);
     else if (repository)
         found = find_in_hub_cache(repository, tried, sizeof tried);
     pome_status status;

@@ -157,6 +157,7 @@ struct pome_contract {
     int64_t context;    /* tokens of a timeline at most; POME_CONTEXT_ENDLESS where the caches slide */
     int64_t n_vocab;    /* 0: not told by descriptions and programs, found by running a token */
     bool is_argmax;     /* gives the likeliest ids instead of logits */
+    bool gives_one_row; /* logits come for the last token that a plan was made for, and for no other */
     int specificity;    /* parts that had to be just so: more of them win within a class */
     char because[160];  /* what decided: "there are states and a float mask" */
     void *own;          /* the kind's */
@@ -182,7 +183,7 @@ struct pome_contract {
 enum { POME_CONTEXT_ENDLESS = 1 << 20 };
 
 extern const pome_contract_kind pome_contract_stateful, pome_contract_explicit, pome_contract_growing,
-    pome_contract_window, pome_contract_nocache;
+    pome_contract_window, pome_contract_anemll, pome_contract_nocache;
 
 /* Finds the contract of the models: the one called `name`, or NULL: the best that fits. The caller resets it.
  * Errors: UNSUPPORTED with what was seen and the nearest contract, or with two that fit equally well; ARG for a name or

@@ -176,9 +176,8 @@ static int64_t number_at_end(const char *name, size_t *stem)
 }
 
 /* Several outputs that differ in the number at their names' ends hold parts of the vocabulary, in this order. */
-static bool sort_parts(pome_contract *c, const int *found, int n)
+static bool sort_parts(const pome_feature *f, const int *found, int n, int *parts)
 {
-    const pome_feature *f = c->function->outputs;
     size_t stem, first_stem;
     number_at_end(f[found[0]].name, &first_stem);
     for (int i = 0; i < n; i++) {
@@ -186,12 +185,25 @@ static bool sort_parts(pome_contract *c, const int *found, int n)
         if (number < 0 || stem != first_stem || strncmp(f[found[i]].name, f[found[0]].name, stem) != 0)
             return false;
         int at = i;
-        for (; at > 0 && number_at_end(f[c->logits[at - 1]].name, &stem) > number; at--)
-            c->logits[at] = c->logits[at - 1];
-        c->logits[at] = found[i];
+        for (; at > 0 && number_at_end(f[parts[at - 1]].name, &stem) > number; at--)
+            parts[at] = parts[at - 1];
+        parts[at] = found[i];
     }
-    c->n_logits = n;
     return true;
+}
+
+int pome_logits_parts(const pome_function_info *fn, int *parts)
+{
+    int named[POME_ROW_PARTS_MAX], n = 0;
+    for (uint32_t i = 0; i < fn->n_outputs; i++) {
+        const pome_feature *f = &fn->outputs[i];
+        if (f->kind == POME_FEATURE_TENSOR && pome_dtype_is_float(f->dtype) && is_logits_name(f->name) &&
+            n < POME_ROW_PARTS_MAX)
+            named[n++] = (int)i;
+    }
+    if (n == 1)
+        parts[0] = named[0];
+    return n < 2 || sort_parts(fn->outputs, named, n, parts) ? n : 0;
 }
 
 /* Instead of logits: an int32 output with the likeliest id, named for it. */
@@ -226,8 +238,10 @@ static bool find_logits(pome_contract *c, pome_misfit *misfit, int n_found)
         if (is_logits_name(f->name) && n_named < POME_ROW_PARTS_MAX)
             named[n_named++] = (int)i;
     }
-    if (n_named > 1 && sort_parts(c, named, n_named))
+    if (n_named > 1 && sort_parts(c->function->outputs, named, n_named, c->logits)) {
+        c->n_logits = n_named;
         return true;
+    }
     if (n_named != 1 && find_argmax(c))
         return true;
     if (n == 0 && mapped)

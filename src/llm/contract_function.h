@@ -29,6 +29,9 @@ int pome_feature_index(const pome_feature *features, uint32_t n, const char *nam
 const pome_type *pome_output_type(const pome_model *model, const pome_function_info *function, int output);
 /* A float input of rank 4 with leading ones: [1, 1, rows, columns]. */
 bool pome_looks_like_mask(const pome_feature *feature);
+/* Outputs named logits or scores that differ in the number at their names' ends, in this order, or the only one: how many
+ * (at most POME_ROW_PARTS_MAX), 0 if they are none such. */
+int pome_logits_parts(const pome_function_info *function, int *parts);
 /* The rows of the table that the function gathers embeddings from, 0 if none is found. */
 int64_t pome_embedding_rows(const pome_model *model, const pome_function_info *function);
 

@@ -188,7 +188,10 @@ static pome_status advance(pome_llm_session *s, int64_t n, int64_t first_row, po
         if (pome_llm_session_take_cancel(s))
             return pome_fail(err, POME_ERR_CANCELLED, "stopped after %lld of %lld tokens", (long long)s->n_tokens,
                              (long long)n);
-        pome_pass pass = c->kind->plan(c, s->n_tokens, n, s->llm->runner.block);
+        int64_t goal = n; /* the next token whose logits are wanted */
+        if (c->gives_one_row && first_row < n)
+            goal = s->n_tokens < first_row ? first_row + 1 : s->n_tokens + 1;
+        pome_pass pass = c->kind->plan(c, s->n_tokens, goal, s->llm->runner.block);
         pome_rows rows = {0};
         int64_t end = pass.begin + pass.n_real, begin = pass.begin > first_row ? pass.begin : first_row;
         bool is_final = end == n;

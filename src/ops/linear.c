@@ -10,14 +10,22 @@
 #include "ops/gated.h"
 #include "ops/linear_part.h"
 
-enum { MAX_PARTS = 8 };
+enum {
+    MAX_PARTS = 8,
+    MAX_CUTS = 40,  /* chunks of a part that is cut in shrinking ones */
+    FEW_ROWS = 8,   /* of x: the time goes into reading weights */
+    UNIT_ROWS = 16, /* of weights, which kernels take at once */
+    UNITS = 128     /* the smallest chunk's share of a part */
+};
 
 typedef struct group {
     const pome_run *r;
     pome_linear_part part[MAX_PARTS];
     const void *q8[MAX_PARTS]; /* shared by parts that take the same */
     float *y[MAX_PARTS];       /* [m, n] */
-    size_t grain[MAX_PARTS], n_chunks[MAX_PARTS];
+    size_t grain[MAX_PARTS], n_chunks[MAX_PARTS]; /* grain: of the largest chunk */
+    size_t cut[MAX_PARTS][MAX_CUTS + 1];          /* where chunks begin; unused if all are of the same size */
+    bool is_cut[MAX_PARTS];
     size_t n_parts, m;
     const float *x;
     char *scratch;             /* [n_threads, thread_bytes] */
@@ -69,6 +77,30 @@ static size_t activations_of(const group *g, size_t i)
     return i;
 }
 
+/* Where few rows of x are multiplied, weights are read from memory in order: long chunks keep the processor's reading
+ * ahead going, short ones at the end let threads finish together. Each takes a sixth of what is left. */
+static void cut_part(group *g, size_t i)
+{
+    size_t n = g->part[i].n, unit = (n / UNITS + UNIT_ROWS) / UNIT_ROWS * UNIT_ROWS, n_cuts = 0, at = 0;
+    while (at < n) {
+        size_t rows = (n - at) / 6 / unit * unit;
+        rows = rows < unit ? unit : rows;
+        g->cut[i][n_cuts++] = at;
+        at = n - at <= rows || n_cuts == MAX_CUTS ? n : at + rows;
+    }
+    g->cut[i][n_cuts] = n;
+    g->n_chunks[i] = n_cuts;
+    g->grain[i] = n_cuts > 1 ? g->cut[i][1] : n;
+    for (size_t c = 0; c < n_cuts; c++)
+        g->grain[i] = g->cut[i][c + 1] - g->cut[i][c] > g->grain[i] ? g->cut[i][c + 1] - g->cut[i][c] : g->grain[i];
+}
+
+static size_t chunk_begin(const group *g, size_t i, size_t chunk)
+{
+    size_t at = g->is_cut[i] ? g->cut[i][chunk] : chunk * g->grain[i];
+    return at < g->part[i].n ? at : g->part[i].n;
+}
+
 /* Bytes of activations; the chunks and every thread's share are set on the way. */
 static size_t lay_out(group *g)
 {
@@ -76,10 +108,15 @@ static size_t lay_out(group *g)
     for (size_t i = 0; i < g->n_parts; i++) {
         const pome_linear_part *p = &g->part[i];
         size_t own = pome_linear_part_scratch(p, g->m);
-        g->grain[i] = pome_linear_part_grain(p, g->m);
-        if (g->r->op->def->id == POME_OP_pome_gated_linear)
-            g->grain[i] = g->grain[0];
-        g->n_chunks[i] = (p->n + g->grain[i] - 1) / g->grain[i];
+        g->is_cut[i] = p->is_coded && g->m <= FEW_ROWS;
+        if (g->is_cut[i]) {
+            cut_part(g, i);
+        } else {
+            g->grain[i] = pome_linear_part_grain(p, g->m);
+            if (g->r->op->def->id == POME_OP_pome_gated_linear)
+                g->grain[i] = g->grain[0];
+            g->n_chunks[i] = (p->n + g->grain[i] - 1) / g->grain[i];
+        }
         thread = own > thread ? own : thread;
         widest = g->grain[i] > widest ? g->grain[i] : widest;
         if (p->is_coded && activations_of(g, i) == i)
@@ -125,7 +162,7 @@ static void linear_chunks(void *arg, size_t begin, size_t end, int thread)
         while (at >= g->n_chunks[i])
             at -= g->n_chunks[i++];
         const pome_linear_part *p = &g->part[i];
-        size_t first = at * g->grain[i], n = p->n - first < g->grain[i] ? p->n - first : g->grain[i];
+        size_t first = chunk_begin(g, i, at), n = chunk_begin(g, i, at + 1) - first;
         pome_linear_part_times(p, g->x, g->q8[i], g->m, first, n, g->y[i] + first, p->n,
                                g->scratch + (size_t)thread * g->thread_bytes);
     }
@@ -139,7 +176,7 @@ static void gated_chunks(void *arg, size_t begin, size_t end, int thread)
     char *scratch = g->scratch + (size_t)thread * g->thread_bytes;
     float *up = (float *)(void *)(scratch + g->thread_bytes - whole_lines(g->m * grain * sizeof(float)));
     for (size_t chunk = begin; chunk < end; chunk++) {
-        size_t first = chunk * grain, n = width - first < grain ? width - first : grain;
+        size_t first = chunk_begin(g, 0, chunk), n = chunk_begin(g, 0, chunk + 1) - first;
         pome_linear_part_times(&g->part[0], g->x, g->q8[0], g->m, first, n, g->y[0] + first, width, scratch);
         pome_linear_part_times(&g->part[1], g->x, g->q8[1], g->m, first, n, up, n, scratch);
         for (size_t i = 0; i < g->m; i++) {

@@ -14,7 +14,7 @@
 enum {
     BUFFER_BYTES_MIN = 256 << 20,
     BUFFER_CACHES = 4,         /* the buffer is this many times the last-level cache */
-    READ_GRAIN = 1 << 20,      /* bytes per chunk of work */
+    READ_GRAIN = 4 << 20,      /* bytes per chunk of work */
     N_PASSES_MIN = 3,
     INT8_CHUNKS = 16           /* per thread */
 };

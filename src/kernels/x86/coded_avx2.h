@@ -5,7 +5,11 @@
  * for others.
  *
  * Eight rows of weights go together, one to a lane, so that the blocks' sums become float and are added up in the
- * order that kernels.h prescribes, for one row of activations as for many. */
+ * order that kernels.h prescribes, for one row of activations as for many.
+ *
+ * For one row of activations, which is bound by memory, the eight rows lie an eighth of all rows apart: the processor then
+ * follows eight streams in eight pages, each as long as an eighth of the weights. Its reading ahead ends with every page of
+ * 4 KB, and eight rows that follow one another share a few pages and begin anew every few hundred nanoseconds. */
 #ifndef POME_KERNELS_X86_CODED_AVX2_H
 #define POME_KERNELS_X86_CODED_AVX2_H
 
@@ -43,20 +47,24 @@ static inline q8_view q8_row(const void *q8, size_t k, size_t code_bytes, size_t
     return (q8_view){row, scale, scale + q8_padded(k) / Q8_BLOCK};
 }
 
-/* Eight rows from j on; past the last of n the last one again. */
+/* Eight rows, `apart` rows from each other, from j on; past the last of n the last one again. */
 typedef struct row_group {
     const uint8_t *codes[LANES];
     size_t index[LANES];
 } row_group;
 
-static inline row_group rows_from(const pome_coded_rows *w, size_t row_bytes, size_t j, size_t n)
+static inline row_group rows_apart(const pome_coded_rows *w, size_t row_bytes, size_t j, size_t apart, size_t n)
 {
     row_group g;
     for (size_t r = 0; r < LANES; r++) {
-        g.index[r] = j + r < n ? j + r : n - 1;
+        g.index[r] = j + r * apart < n ? j + r * apart : n - 1;
         g.codes[r] = (const uint8_t *)w->codes + g.index[r] * row_bytes;
     }
     return g;
+}
+static inline row_group rows_from(const pome_coded_rows *w, size_t row_bytes, size_t j, size_t n)
+{
+    return rows_apart(w, row_bytes, j, 1, n);
 }
 
 /* Entries (scales or offsets) of eight rows, one row to a lane. */
@@ -72,11 +80,12 @@ static inline __m256 entry_values(__m128i half)
     return _mm256_add_ps(v, _mm256_sub_ps(v, v));
 }
 
-static inline void transpose_entries(entries *e, const uint16_t *table, size_t per_row, const size_t *index)
+/* Eight entries from `first` on of each of eight rows, one row to a lane. */
+static inline void transpose_entries(__m256 v[LANES], const uint16_t *table, size_t per_row, const size_t *index, size_t first)
 {
     __m128i r[LANES], s[LANES];
     for (size_t i = 0; i < LANES; i++)
-        r[i] = _mm_loadu_si128((const __m128i *)(table + index[i] * per_row + e->first));
+        r[i] = _mm_loadu_si128((const __m128i *)(table + index[i] * per_row + first));
     for (size_t i = 0; i < 4; i++) {
         s[2 * i] = _mm_unpacklo_epi16(r[2 * i], r[2 * i + 1]);     /* rows 2i, 2i + 1; entries 0..3 */
         s[2 * i + 1] = _mm_unpackhi_epi16(r[2 * i], r[2 * i + 1]); /* 4..7 */
@@ -84,10 +93,10 @@ static inline void transpose_entries(entries *e, const uint16_t *table, size_t p
     for (size_t h = 0; h < 2; h++) {
         __m128i a = _mm_unpacklo_epi32(s[h], s[2 + h]), b = _mm_unpackhi_epi32(s[h], s[2 + h]);
         __m128i c = _mm_unpacklo_epi32(s[4 + h], s[6 + h]), d = _mm_unpackhi_epi32(s[4 + h], s[6 + h]);
-        _mm256_storeu_ps(e->value[4 * h], entry_values(_mm_unpacklo_epi64(a, c)));
-        _mm256_storeu_ps(e->value[4 * h + 1], entry_values(_mm_unpackhi_epi64(a, c)));
-        _mm256_storeu_ps(e->value[4 * h + 2], entry_values(_mm_unpacklo_epi64(b, d)));
-        _mm256_storeu_ps(e->value[4 * h + 3], entry_values(_mm_unpackhi_epi64(b, d)));
+        v[4 * h] = entry_values(_mm_unpacklo_epi64(a, c));
+        v[4 * h + 1] = entry_values(_mm_unpackhi_epi64(a, c));
+        v[4 * h + 2] = entry_values(_mm_unpacklo_epi64(b, d));
+        v[4 * h + 3] = entry_values(_mm_unpackhi_epi64(b, d));
     }
 }
 
@@ -96,13 +105,24 @@ static inline void load_entries(entries *e, const uint16_t *table, size_t per_ro
 {
     if (per_row >= LANES) {
         e->first = entry + LANES <= per_row ? entry : per_row - LANES;
-        transpose_entries(e, table, per_row, index);
+        __m256 v[LANES];
+        transpose_entries(v, table, per_row, index, e->first);
+        for (size_t i = 0; i < LANES; i++)
+            _mm256_storeu_ps(e->value[i], v[i]);
         return;
     }
     e->first = 0;
     for (size_t i = 0; i < per_row; i++)
         for (size_t r = 0; r < LANES; r++)
             e->value[i][r] = _mm256_cvtss_f32(entry_values(_mm_cvtsi32_si128(table[index[r] * per_row + i])));
+}
+
+static inline void store_rows_apart(float *y, __m256 v, size_t apart)
+{
+    float row[LANES];
+    _mm256_storeu_ps(row, v);
+    for (size_t r = 0; r < LANES; r++)
+        y[r * apart] = row[r];
 }
 
 static inline void store_rows(float *y, __m256 v, size_t n /* left */)

@@ -15,7 +15,7 @@ enum {
     TILE = CODED_TILE,
     TILE_BLOCKS = 32,   /* blocks along k */
     STEPS = Q8_BLOCK / 4,
-    AHEAD = 1024        /* bytes of a row to prefetch ahead */
+    AHEAD = 256         /* bytes of a row to prefetch ahead */
 };
 
 typedef struct tile {
@@ -95,16 +95,15 @@ static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *
         size_t end = (scale.first + LANES) * per_entry;
         for (end = end < n_blocks ? end : n_blocks; b < end; b += 2) {
             bool whole = b + 1 < n_blocks;
-            size_t at = b * (Q8_BLOCK / 2), ahead = at + AHEAD;
+            size_t at = b * (Q8_BLOCK / 2);
             __m256i v[LANES], sum[2];
             __m256i x0 = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK));
             __m256i x1 = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK + 32));
             __m256i even = _mm256_permute2x128_si256(x0, x1, 0x20), odd = _mm256_permute2x128_si256(x0, x1, 0x31);
-            ahead += ahead < job->row_bytes ? 0 : (LANES - 1) * job->row_bytes; /* the next eight rows */
             for (size_t r = 0; r < LANES; r++) {
                 const __m256i *p = (const __m256i *)(const void *)(g->codes[r] + at);
                 if (b % 4 == 0)
-                    _mm_prefetch((const char *)g->codes[r] + ahead, _MM_HINT_T0);
+                    _mm_prefetch((const char *)g->codes[r] + at + AHEAD, _MM_HINT_T0);
                 v[r] = multiply_pair(whole ? _mm256_loadu_si256(p)
                                            : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)p)),
                                      even, odd, is_signed);
@@ -230,6 +229,14 @@ static size_t scratch_size(size_t m, size_t k)
     return m > 1 ? sizeof(tile) : 0;
 }
 
+static __m256 times_eight(const coded_job *job, row_group g, bool is_signed)
+{
+    bool plain = job->blocks_per_entry == 1;
+    return is_signed           ? plain ? eight_rows(job, &g, true, false, true) : eight_rows(job, &g, true, false, false)
+           : job->w->offset_f16 ? eight_rows(job, &g, false, true, false)
+                                : eight_rows(job, &g, false, false, false);
+}
+
 static void times(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch,
                   bool is_signed)
 {
@@ -238,14 +245,11 @@ static void times(float *y, size_t ldy, const void *q8, size_t m, const pome_cod
         many(y, ldy, q8, m, &job, n, (tile *)scratch, is_signed);
         return;
     }
-    for (size_t j = 0; j < n; j += LANES) {
-        row_group g = rows_from(w, job.row_bytes, j, n);
-        bool plain = job.blocks_per_entry == 1;
-        __m256 sum = is_signed      ? plain ? eight_rows(&job, &g, true, false, true) : eight_rows(&job, &g, true, false, false)
-                     : w->offset_f16 ? eight_rows(&job, &g, false, true, false)
-                                     : eight_rows(&job, &g, false, false, false);
-        store_rows(y + j, sum, n - j);
-    }
+    size_t apart = n / LANES; /* each lane goes through rows that follow one another */
+    for (size_t j = 0; j < apart; j++)
+        store_rows_apart(y + j, times_eight(&job, rows_apart(w, job.row_bytes, j, apart, n), is_signed), apart);
+    if (n % LANES)
+        store_rows(y + apart * LANES, times_eight(&job, rows_from(w, job.row_bytes, apart * LANES, n), is_signed), n % LANES);
 }
 
 static void times_i4(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch)

@@ -9,7 +9,7 @@
  * unpacked to [k/2][16][2] words (16 KB). */
 #include "kernels/x86/coded_avx2.h"
 
-enum { TILE = CODED_TILE, TILE_BLOCKS = 16, STEPS = Q8_BLOCK / 2, AHEAD = 1024 };
+enum { TILE = CODED_TILE, TILE_BLOCKS = 16, STEPS = Q8_BLOCK / 2, AHEAD = 256 /* bytes */ };
 
 typedef struct tile {
     int16_t codes[TILE_BLOCKS][STEPS][TILE][2];
@@ -156,12 +156,10 @@ static inline __m256i bytes_block(const row_group *g, size_t b, const int16_t *x
     return _mm256_add_epi32(_mm256_permute2x128_si256(a, c, 0x20), _mm256_permute2x128_si256(a, c, 0x31));
 }
 
-static inline void prefetch_rows(const coded_job *job, const row_group *g, size_t at)
+static inline void prefetch_rows(const row_group *g, size_t at)
 {
-    size_t ahead = at + AHEAD;
-    ahead += ahead < job->row_bytes ? 0 : (LANES - 1) * job->row_bytes; /* the next eight rows */
     for (size_t r = 0; r < LANES; r++)
-        _mm_prefetch((const char *)g->codes[r] + ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)g->codes[r] + at + AHEAD, _MM_HINT_T0);
 }
 
 static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *job, const row_group *g, word_kind kind,
@@ -184,10 +182,10 @@ static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *
             __m256i sum[2];
             if (kind == PALETTE) {
                 if (b % 4 == 0)
-                    prefetch_rows(job, g, b * 16);
+                    prefetch_rows(g, b * 16);
                 palette_pair(sum, g, b, b + 1 < n_blocks, x, p);
             } else {
-                prefetch_rows(job, g, b * Q8_BLOCK);
+                prefetch_rows(g, b * Q8_BLOCK);
                 sum[0] = bytes_block(g, b, x, kind);
                 sum[1] = b + 1 < n_blocks ? bytes_block(g, b + 1, x, kind) : sum[0];
             }
@@ -348,9 +346,14 @@ static inline __attribute__((always_inline)) void times(float *y, size_t ldy, co
         many(y, ldy, q8, m, &job, n, (tile *)scratch, kind, &p);
         return;
     }
-    for (size_t j = 0; j < n; j += LANES) {
-        row_group g = rows_from(w, job.row_bytes, j, n);
-        store_rows(y + j, eight_rows(&job, &g, kind, &p), n - j);
+    size_t apart = n / LANES, rest = n % LANES; /* each lane goes through rows that follow one another */
+    for (size_t j = 0; j < apart + (rest > 0); j++) {
+        row_group g = j < apart ? rows_apart(w, job.row_bytes, j, apart, n) : rows_from(w, job.row_bytes, n - rest, n);
+        __m256 sum = eight_rows(&job, &g, kind, &p);
+        if (j < apart)
+            store_rows_apart(y + j, sum, apart);
+        else
+            store_rows(y + n - rest, sum, rest);
     }
 }
 

@@ -90,6 +90,8 @@ pome_status pome_coreml_peek(pome_coreml_kind *out, pome_bytes file, pome_error 
         POME_TRY(read_field(&c, &f, err));
         if (f.number == 1 && f.wire == WIRE_VARINT)
             kind.specification_version = (int32_t)(uint32_t)f.value;
+        if (f.number == 2 && f.wire == WIRE_BYTES)
+            kind.description = (pome_bytes){file.ptr + f.data, f.len};
         if (f.number < 200 || f.wire != WIRE_BYTES)
             continue;
         const ProtobufCFieldDescriptor *d =

@@ -15,6 +15,7 @@ typedef struct pome_coreml_kind {
     uint32_t type;         /* field number of the model's kind (502: mlProgram), 0 if there is none */
     const char *type_name; /* "neuralNetwork", ...; NULL if type is 0 or not known */
     pome_bytes payload;    /* the bytes of that kind's message */
+    pome_bytes description; /* those of the description */
 } pome_coreml_kind;
 
 /* Errors: FORMAT with the byte position. */

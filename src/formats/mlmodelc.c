@@ -43,11 +43,12 @@ static char *read_side_file(const char *folder, const char *name, pome_bytes *by
         data = NULL;
     }
     free(path);
-    *bytes = (pome_bytes){(const uint8_t *)data, len};
+    *bytes = (pome_bytes){(const uint8_t *)data, data ? len : 0};
     if (data && pome_bytes_is_lfs_pointer(*bytes)) {
         pome_log(POME_LOG_WARN, "%s/%s is a Git LFS pointer and passed over (run `git lfs pull`)", folder, name);
         free(data);
         data = NULL;
+        *bytes = (pome_bytes){0};
     }
     return data;
 }
@@ -74,65 +75,66 @@ static pome_status refuse_without_program(const char *folder, pome_error *err)
     return pome_fail(err, POME_ERR_FORMAT, "%s: model.mil is missing (copied or downloaded only in part?)", folder);
 }
 
-static pome_status read_program(const Pome__Spec__Program **out, const char *folder, pome_arena *arena,
-                                uint32_t max_depth, pome_error *err)
-{
-    char *path = pome_path_join(folder, "model.mil");
-    pome_mapping *mapping = NULL;
-    if (!path)
-        return no_memory(err);
-    pome_status status = pome_mapping_open(&mapping, path, err);
-    if (status == POME_OK) {
-        pome_bytes text = pome_mapping_bytes(mapping);
-        status = pome_bytes_is_lfs_pointer(text)
-                     ? pome_fail(err, POME_ERR_FORMAT,
-                                 "a Git LFS pointer: the file itself was never downloaded (run `git lfs pull`)")
-                     : pome_mil_text_parse(out, text, arena, max_depth, err);
-        pome_mapping_release(&mapping);
-        if (status != POME_OK)
-            pome_fail_prefix(err, status, "%s", path);
-    }
-    free(path);
-    return status;
-}
-
-static pome_status read_interface(Pome__Spec__Model *model, const char *folder, pome_arena *arena, uint32_t max_depth,
-                                  pome_error *err)
-{
-    pome_bytes b;
-    char *data = read_side_file(folder, "coremldata.bin", &b);
-    model->description = data ? pome_mlmodelc_find_description(b, arena, max_depth) : NULL;
-    free(data);
-    bool is_derived = !model->description;
-    if (is_derived)
-        POME_TRY(pome_mlmodelc_derive_description(&model->description, model->mlprogram, arena, err));
-    model->specificationversion = pome_mlmodelc_version_of(model->mlprogram);
-    pome_error why = {0};
-    if (!(data = read_side_file(folder, "metadata.json", &b)))
-        return POME_OK;
-    pome_status status = pome_mlmodelc_apply_metadata(model, is_derived, b, arena, &why);
-    free(data);
-    if (status == POME_ERR_NOMEM)
-        return no_memory(err);
-    if (status != POME_OK)
-        pome_log(POME_LOG_WARN, "%s/metadata.json is passed over: %s", folder, why.message);
-    return POME_OK;
-}
-
-pome_status pome_mlmodelc_read(const Pome__Spec__Model **out, const char *folder, pome_arena *arena,
-                               uint32_t max_depth, pome_error *err)
+pome_status pome_mlmodelc_assemble(const Pome__Spec__Model **out, const pome_mlmodelc_parts *parts, pome_arena *arena,
+                                   uint32_t max_depth, pome_error *err)
 {
     const Pome__Spec__Program *program = NULL;
     Pome__Spec__Model *model = POME_NEW(arena, Pome__Spec__Model);
     if (!model)
         return no_memory(err);
     pome__spec__model__init(model);
-    if (!has_file(folder, "model.mil"))
-        return refuse_without_program(folder, err);
-    POME_TRY(read_program(&program, folder, arena, max_depth, err));
+    POME_TRY(pome_mil_text_parse(&program, parts->text, arena, max_depth, err));
     model->type_case = POME__SPEC__MODEL__TYPE_ML_PROGRAM;
     model->mlprogram = (Pome__Spec__Program *)(uintptr_t)program;
-    POME_TRY(read_interface(model, folder, arena, max_depth, err));
+    if (parts->binary.len)
+        model->description = pome_mlmodelc_find_description(parts->binary, arena, max_depth);
+    bool is_derived = !model->description;
+    if (is_derived)
+        POME_TRY(pome_mlmodelc_derive_description(&model->description, program, arena, err));
+    model->specificationversion = pome_mlmodelc_version_of(program);
+    pome_error why = {0};
+    pome_status status = parts->metadata.len
+                             ? pome_mlmodelc_apply_metadata(model, is_derived, parts->metadata, arena, &why)
+                             : POME_OK;
+    if (status == POME_ERR_NOMEM)
+        return no_memory(err);
+    if (status != POME_OK)
+        pome_log(POME_LOG_WARN, "metadata.json is passed over: %s", why.message);
     *out = model;
     return POME_OK;
+}
+
+static pome_status assemble_folder(const Pome__Spec__Model **out, const char *folder, pome_bytes text,
+                                   pome_arena *arena, uint32_t max_depth, pome_error *err)
+{
+    pome_mlmodelc_parts parts = {.text = text};
+    if (pome_bytes_is_lfs_pointer(text))
+        return pome_fail(err, POME_ERR_FORMAT,
+                         "a Git LFS pointer: the file itself was never downloaded (run `git lfs pull`)");
+    char *binary = read_side_file(folder, "coremldata.bin", &parts.binary);
+    char *metadata = read_side_file(folder, "metadata.json", &parts.metadata);
+    pome_status status = pome_mlmodelc_assemble(out, &parts, arena, max_depth, err);
+    free(binary);
+    free(metadata);
+    return status;
+}
+
+pome_status pome_mlmodelc_read(const Pome__Spec__Model **out, const char *folder, pome_arena *arena,
+                               uint32_t max_depth, pome_error *err)
+{
+    pome_mapping *mapping = NULL;
+    if (!has_file(folder, "model.mil"))
+        return refuse_without_program(folder, err);
+    char *path = pome_path_join(folder, "model.mil");
+    if (!path)
+        return no_memory(err);
+    pome_status status = pome_mapping_open(&mapping, path, err);
+    if (status == POME_OK) {
+        status = assemble_folder(out, folder, pome_mapping_bytes(mapping), arena, max_depth, err);
+        pome_mapping_release(&mapping);
+        if (status != POME_OK)
+            pome_fail_prefix(err, status, "%s", path);
+    }
+    free(path);
+    return status;
 }

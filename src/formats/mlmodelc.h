@@ -25,10 +25,22 @@ bool pome_mlmodelc_detect(const char *folder);
 pome_status pome_mlmodelc_read(const Pome__Spec__Model **out, const char *folder, pome_arena *arena,
                                uint32_t max_depth, pome_error *err);
 
+/* The same from the files' bytes; binary and metadata may be empty. Nothing stays a view of them. */
+typedef struct pome_mlmodelc_parts {
+    pome_bytes text, binary, metadata; /* model.mil, coremldata.bin, metadata.json */
+} pome_mlmodelc_parts;
+pome_status pome_mlmodelc_assemble(const Pome__Spec__Model **out, const pome_mlmodelc_parts *parts, pome_arena *arena,
+                                   uint32_t max_depth, pome_error *err);
+
 /* ---- the parts ---- */
 
 /* The description within coremldata.bin; NULL where none is found. */
 Pome__Spec__ModelDescription *pome_mlmodelc_find_description(pome_bytes file, pome_arena *arena, uint32_t max_depth);
+
+/* The bytes of coremldata.bin around a serialized description, as the one published sample has them; in the arena, NULL
+ * when memory is short. */
+uint8_t *pome_mlmodelc_make_binary(size_t *len, pome_bytes description, int32_t specification_version,
+                                   uint32_t n_functions, pome_arena *arena);
 
 /* The interface as far as a program tells it: inputs sorted as they are in the text. */
 pome_status pome_mlmodelc_derive_description(Pome__Spec__ModelDescription **out, const Pome__Spec__Program *program,

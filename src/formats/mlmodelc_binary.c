@@ -65,3 +65,32 @@ Pome__Spec__ModelDescription *pome_mlmodelc_find_description(pome_bytes file, po
     }
     return NULL;
 }
+
+static void put_word(uint8_t *to, uint64_t v)
+{
+    for (int i = 0; i < 8; i++)
+        to[i] = (uint8_t)(v >> 8 * i);
+}
+
+uint8_t *pome_mlmodelc_make_binary(size_t *len, pome_bytes description, int32_t specification_version,
+                                   uint32_t n_functions, pome_arena *arena)
+{
+    enum { ML_PROGRAM = 502, KIND = 0, UNKNOWN = 4, TEXT = 28, VERSION = 43, LENGTH = 75, DESCRIPTION = 83, TAIL = 16 };
+    static const char generic[7] = {'g', 'e', 'n', 'e', 'r', 'i', 'c'};
+    size_t n = DESCRIPTION + description.len + (size_t)n_functions * TAIL;
+    uint8_t *bytes = pome_arena_alloc(arena, n);
+    if (!bytes)
+        return NULL;
+    put_word(bytes + KIND, ML_PROGRAM);
+    bytes[UNKNOWN] = 5;
+    put_word(bytes + TEXT, sizeof generic);
+    memcpy(bytes + TEXT + 8, generic, sizeof generic);
+    put_word(bytes + VERSION, (uint64_t)specification_version);
+    put_word(bytes + LENGTH, description.len);
+    if (description.len)
+        memcpy(bytes + DESCRIPTION, description.ptr, description.len);
+    for (uint32_t i = 0; i < n_functions; i++)
+        put_word(bytes + DESCRIPTION + description.len + (size_t)i * TAIL, ML_PROGRAM);
+    *len = n;
+    return bytes;
+}

@@ -135,6 +135,25 @@ pome_status pome_mlpackage_open_bytes(pome_mlpackage **out, pome_bytes model, co
     return status;
 }
 
+pome_status pome_mlpackage_open_compiled(pome_mlpackage **out, const struct pome_mlmodelc_parts *parts,
+                                         const char *model_dir, const pome_mlpackage_limits *limits, pome_error *err)
+{
+    pome_mlpackage *p;
+    POME_TRY(create(&p, limits, err));
+    p->model_file = p->info.path = "";
+    p->model_dir = pome_arena_strndup(p->arena, model_dir, strlen(model_dir));
+    pome_status status = p->model_dir ? make_arenas(p, limits, err) : pome_fail_nomem(err, strlen(model_dir), "a path");
+    if (status == POME_OK)
+        status = pome_mlmodelc_assemble(&p->spec, parts, p->spec_arena, depth_of(limits), err);
+    if (status == POME_OK)
+        status = pome_mlpackage_describe(p, err);
+    if (status == POME_OK)
+        *out = p;
+    else
+        pome_mlpackage_close(&p);
+    return status;
+}
+
 void pome_mlpackage_forget_spec(pome_mlpackage *package)
 {
     package->spec = NULL;

@@ -39,6 +39,10 @@ pome_status pome_mlpackage_open(pome_mlpackage **out, const char *path, const po
 /* The same for the bytes of a model file; weight files are looked for in model_dir ("" : there are none). */
 pome_status pome_mlpackage_open_bytes(pome_mlpackage **out, pome_bytes model, const char *model_dir,
                                       const pome_mlpackage_limits *limits, pome_error *err);
+/* The same for the bytes of a compiled model's files. */
+struct pome_mlmodelc_parts;
+pome_status pome_mlpackage_open_compiled(pome_mlpackage **out, const struct pome_mlmodelc_parts *parts,
+                                         const char *model_dir, const pome_mlpackage_limits *limits, pome_error *err);
 /* Frees the unpacked protobuf; the description stays. */
 void pome_mlpackage_forget_spec(pome_mlpackage *package);
 void pome_mlpackage_close(pome_mlpackage **package);

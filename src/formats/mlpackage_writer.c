@@ -126,8 +126,20 @@ static bool has_suffix(const char *text, const char *suffix)
     return n >= m && memcmp(text + n - m, suffix, m) == 0;
 }
 
-/* What --force may replace: a file, a package or a set of packages, an empty folder; not somebody's documents. */
-static pome_status check_replaceable(const char *path, bool is_set, pome_error *err)
+/* What is written, by what tells it from somebody's documents when it is to be replaced. */
+typedef struct product {
+    const char *name;
+    const char *below;     /* folders that are made in the work folder */
+    const char *mark, *mark_suffix; /* an entry of this name, or one whose name ends so */
+} product;
+
+static const product a_package = {"package", MODEL_DIR "/weights", "Manifest.json", NULL};
+static const product a_set = {"set of packages", "", NULL, "_chunk1.mlpackage"};
+static const product a_compiled_model = {"compiled model", "", "model.mil", NULL};
+static const product a_compiled_set = {"set of compiled models", "", NULL, ".mlmodelc"};
+
+/* What --force may replace: a file, what we make, an empty folder; not somebody's documents. */
+static pome_status check_replaceable(const char *path, const product *what, pome_error *err)
 {
     bool is_empty = true, is_made = false;
     struct stat st;
@@ -138,13 +150,13 @@ static pome_status check_replaceable(const char *path, bool is_set, pome_error *
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
         is_empty = false;
-        is_made |= is_set ? has_suffix(e->d_name, "_chunk1.mlpackage") : strcmp(e->d_name, "Manifest.json") == 0;
+        is_made |= what->mark ? strcmp(e->d_name, what->mark) == 0 : has_suffix(e->d_name, what->mark_suffix);
     }
     closedir(dir);
     if (is_empty || is_made)
         return POME_OK;
     return pome_fail(err, POME_ERR_ARG, "%s is a folder with other things than a %s, it is not replaced: choose another name",
-                     path, is_set ? "set of packages" : "package");
+                     path, what->name);
 }
 
 static bool is_empty_folder(const char *path)
@@ -217,8 +229,8 @@ static pome_status prepare_work(pome_mlpackage_writer *w, const char *below, boo
     return status;
 }
 
-/* Paths, and the work folder with what is below it (nothing: of a set). *is_new: nothing was there. */
-static pome_status open_work(pome_mlpackage_writer *w, const char *path, const char *below, bool force, bool resume,
+/* Paths, and the work folder with what is below it. *is_new: nothing was there. */
+static pome_status open_work(pome_mlpackage_writer *w, const char *path, const product *what, bool force, bool resume,
                              bool *is_new, pome_arena *arena, pome_error *err)
 {
     size_t len = strlen(path);
@@ -232,9 +244,9 @@ static pome_status open_work(pome_mlpackage_writer *w, const char *path, const c
         return no_memory(err);
     if (pome_path_exists(w->final_path) && !force)
         return pome_fail(err, POME_ERR_ARG, "%s exists: choose another name, or --force replaces it", w->final_path);
-    POME_TRY(check_replaceable(w->final_path, !*below, err));
+    POME_TRY(check_replaceable(w->final_path, what, err));
     POME_TRY(check_parent(arena, w->final_path, err));
-    return prepare_work(w, below, resume, is_new, err);
+    return prepare_work(w, what->below, resume, is_new, err);
 }
 
 static pome_status check_space_of(const pome_mlpackage_writer *w, uint64_t needed, bool is_new, pome_error *err)
@@ -261,7 +273,7 @@ pome_status pome_mlpackage_writer_open(pome_mlpackage_writer *out, const char *p
 {
     pome_mlpackage_writer w;
     bool is_new;
-    POME_TRY(open_work(&w, path, MODEL_DIR "/weights", force, resume, &is_new, arena, err));
+    POME_TRY(open_work(&w, path, &a_package, force, resume, &is_new, arena, err));
     pome_status status = prepare_package(&w, needed_bytes, is_new, err);
     if (status == POME_OK)
         *out = w;
@@ -275,13 +287,20 @@ pome_status pome_mlpackage_writer_open_folder(pome_mlpackage_writer *out, const 
 {
     pome_mlpackage_writer w;
     bool is_new;
-    POME_TRY(open_work(&w, path, "", force, resume, &is_new, arena, err));
+    POME_TRY(open_work(&w, path, &a_set, force, resume, &is_new, arena, err));
     pome_status status = is_new ? check_space_of(&w, needed_bytes, true, err) : POME_OK;
     if (status == POME_OK)
         *out = w;
     else
         pome_mlpackage_writer_close(&w);
     return status;
+}
+
+pome_status pome_mlpackage_writer_open_compiled(pome_mlpackage_writer *out, const char *path, bool is_set, bool force,
+                                                pome_arena *arena, pome_error *err)
+{
+    bool is_new;
+    return open_work(out, path, is_set ? &a_compiled_set : &a_compiled_model, force, false, &is_new, arena, err);
 }
 
 /* A UUID's text from an item's name: 128 bits of FNV-1a, marked as version 8 (the maker's own scheme). */

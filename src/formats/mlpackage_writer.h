@@ -1,4 +1,4 @@
-/* Writing a Core ML package. It is made in a folder beside the final one and renamed when it is complete, so that
+/* Writing a Core ML package or compiled model. It is made in a folder beside the final one and renamed when it is complete, so that
  * nothing half-written is ever under the final name. Equal contents give equal bytes: nothing random, no dates. */
 #ifndef POME_FORMATS_MLPACKAGE_WRITER_H
 #define POME_FORMATS_MLPACKAGE_WRITER_H
@@ -37,6 +37,10 @@ pome_status pome_mlpackage_writer_open(pome_mlpackage_writer *out, const char *p
  * NULL. */
 pome_status pome_mlpackage_writer_open_folder(pome_mlpackage_writer *out, const char *path, uint64_t needed_bytes,
                                               bool force, bool resume, pome_arena *arena, pome_error *err);
+/* The same for a compiled model, or with is_set a folder of them: work_path is an empty folder; what is left of earlier
+ * work is removed. */
+pome_status pome_mlpackage_writer_open_compiled(pome_mlpackage_writer *out, const char *path, bool is_set, bool force,
+                                                pome_arena *arena, pome_error *err);
 /* The model file and Manifest.json. The identifiers in the manifest follow from the items' names. */
 pome_status pome_mlpackage_writer_finish_model(const pome_mlpackage_writer *w, pome_bytes model, bool has_weights,
                                                pome_error *err);

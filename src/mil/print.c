@@ -7,18 +7,24 @@
 #include <stdlib.h>
 
 #include "base/f16.h"
+#include "base/strmap.h"
+#include "mil/print_writer.h"
 
 #define INDENT 4
 
-typedef struct printer {
+struct pome_printer {
     pome_print_fn *fn;
     void *arg;
+    const pome_print_opts *opts;
     int nesting; /* of compressed constants being written */
-    bool *is_written; /* [n_values] constants of the function that have their statement */
+    bool *is_written;   /* [n_values] constants of the function that have their statement */
+    const char **names; /* [n_values] what values are called in the text */
+    pome_opset opset;   /* of the function */
     int depth;
     size_t used;
     char buffer[4096];
-} printer;
+};
+typedef pome_printer printer;
 
 static void flush(printer *p)
 {
@@ -42,6 +48,11 @@ static void put_text(printer *p, const char *s, size_t len)
 static void put(printer *p, const char *s)
 {
     put_text(p, s, strlen(s));
+}
+
+void pome_printer_put(pome_printer *p, const char *s)
+{
+    put(p, s);
 }
 
 static void putf(printer *p, const char *fmt, ...) POME_PRINTF(2, 3);
@@ -82,11 +93,47 @@ static void put_string(printer *p, const char *s)
     put(p, "\"");
 }
 
+void pome_printer_string(pome_printer *p, const char *s)
+{
+    put_string(p, s);
+}
+
+/* Names in the text are identifiers; what is none stands in quotes. */
+static void put_name(printer *p, const char *name)
+{
+    static const char rest[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789@";
+    bool is_identifier = name[0] && !(name[0] >= '0' && name[0] <= '9') && name[0] != '@' && !name[strspn(name, rest)];
+    if (is_identifier)
+        put(p, name);
+    else
+        put_string(p, name);
+}
+
 /* ---- types ---- */
+
+static void put_scalar_type(printer *p, const char *dtype)
+{
+    put(p, p->opts->is_long ? "tensor<" : "");
+    put(p, dtype);
+    put(p, p->opts->is_long ? ", []>" : "");
+}
+
+void pome_printer_scalar(pome_printer *p, const char *dtype)
+{
+    put_scalar_type(p, dtype);
+}
+
+static void put_text_literal(printer *p, const char *text)
+{
+    put_scalar_type(p, "string");
+    put(p, "(");
+    put_string(p, text);
+    put(p, ")");
+}
 
 static void put_tensor_type(printer *p, pome_dtype dtype, int32_t rank, const int64_t *dim)
 {
-    if (rank == 0) {
+    if (rank == 0 && !p->opts->is_long) {
         put(p, pome_dtype_name(dtype));
         return;
     }
@@ -123,7 +170,11 @@ static void put_type(printer *p, const pome_type *t)
             putf(p, ", %" PRId64 ">", t->list_length);
         break;
     case POME_TYPE_DICT:
-        putf(p, "dict<%s, fp64>", pome_dtype_name(t->dtype));
+        put(p, "dict<");
+        put_scalar_type(p, pome_dtype_name(t->dtype));
+        put(p, ", ");
+        put_scalar_type(p, "fp64");
+        put(p, ">");
         break;
     }
 }
@@ -212,9 +263,11 @@ static void put_const(printer *p, const pome_type *type, const pome_const *k)
         put_tensor_type(p, k->t.dtype, k->t.rank, k->t.shape);
     put(p, "(");
     if (k->file) {
-        put(p, "BLOBFILE(path = string(");
-        put_string(p, k->file);
-        putf(p, "), offset = uint64(%" PRIu64 "))", k->file_offset);
+        put(p, "BLOBFILE(path = ");
+        put_text_literal(p, k->file);
+        put(p, ", offset = ");
+        put_scalar_type(p, "uint64");
+        putf(p, "(%" PRIu64 "))", k->file_offset);
     } else if (k->t.data) {
         bool is_empty = false;
         for (int32_t i = 0; i < k->t.rank; i++)
@@ -247,10 +300,10 @@ static void put_const_statement(printer *p, const pome_value *v)
     put_indent(p);
     put_type(p, &v->type);
     put(p, " ");
-    put(p, v->name);
-    put(p, " = const()[name = string(");
-    put_string(p, v->name);
-    put(p, "), val = ");
+    put_name(p, p->names[v->id]);
+    put(p, " = const()[name = ");
+    put_text_literal(p, p->names[v->id]);
+    put(p, ", val = ");
     put_const(p, &v->type, v->konst);
     put(p, "];\n");
 }
@@ -294,7 +347,7 @@ static void put_consts_of_block(printer *p, const pome_block *b)
 static void put_value(printer *p, const pome_value *v)
 {
     if (v->name[0])
-        put(p, v->name);
+        put_name(p, p->names[v->id]);
     else if (v->konst)
         put_const(p, &v->type, v->konst);
 }
@@ -305,7 +358,7 @@ static void put_typed(printer *p, pome_value *const *list, uint32_t n)
         put(p, i ? ", " : "");
         put_type(p, &list[i]->type);
         put(p, " ");
-        put(p, list[i]->name);
+        put_name(p, p->names[list[i]->id]);
     }
 }
 
@@ -332,21 +385,66 @@ static int next_parameter(const pome_op *op, const char *after)
     return best;
 }
 
-static void put_arguments(printer *p, const pome_op *op)
+/* The constants of compressed ones are attributes before iOS 18, as in the protobuf. */
+static bool has_attributes(const printer *p, const pome_op *op)
+{
+    return (op->def->flags & POME_OP_CONSTEXPR) &&
+           (p->opset < POME_OPSET_IOS18 || op->def->id == POME_OP_constexpr_affine_dequantize ||
+            op->def->id == POME_OP_constexpr_cast);
+}
+
+/* Every name is written in the long spelling, in the short one those that the first result does not have. */
+static bool has_name(const printer *p, const pome_op *op)
+{
+    return op->name[0] && (p->opts->is_long || !op->n_out || strcmp(op->name, p->names[op->out[0]->id]) != 0);
+}
+
+/* name = value, sorted by name; among attributes the name of the operation, too. */
+static void put_parameters(printer *p, const pome_op *op, bool with_name)
 {
     const char *after = NULL;
-    put(p, "(");
+    bool is_first = true;
     for (int i; (i = next_parameter(op, after)) >= 0; after = op->def->params[i].name) {
         const pome_arg arg = op->args[i];
-        put(p, after ? ", " : "");
+        if (with_name && strcmp(op->def->params[i].name, "name") > 0) {
+            put(p, is_first ? "name = " : ", name = ");
+            put_text_literal(p, op->name);
+            with_name = is_first = false;
+        }
+        put(p, is_first ? "" : ", ");
+        is_first = false;
         put(p, op->def->params[i].name);
         put(p, " = ");
+        const pome_value *v = op->in[arg.first];
         if (op->def->params[i].flags & POME_P_LIST)
             put_names(p, op->in + arg.first, arg.count);
+        else if (has_attributes(p, op) && v->konst && !v->konst->encoded_by) /* attributes are literals */
+            put_const(p, &v->type, v->konst);
         else
-            put_value(p, op->in[arg.first]);
+            put_value(p, v);
     }
+    if (with_name) {
+        put(p, is_first ? "name = " : ", name = ");
+        put_text_literal(p, op->name);
+    }
+}
+
+static void put_arguments(printer *p, const pome_op *op)
+{
+    if (has_attributes(p, op)) {
+        put(p, "()[");
+        put_parameters(p, op, has_name(p, op));
+        put(p, "]");
+        return;
+    }
+    put(p, "(");
+    put_parameters(p, op, false);
     put(p, ")");
+    if (has_name(p, op)) {
+        put(p, "[name = ");
+        put_text_literal(p, op->name);
+        put(p, "]");
+    }
 }
 
 static void put_block(printer *p, const pome_block *b)
@@ -378,11 +476,6 @@ static void put_op(printer *p, const pome_op *op)
     put(p, op->n_out ? " = " : "");
     put(p, op->def->name);
     put_arguments(p, op);
-    if (op->name[0] && (!op->n_out || strcmp(op->name, op->out[0]->name) != 0)) {
-        put(p, "[name = string(");
-        put_string(p, op->name);
-        put(p, ")]");
-    }
     for (uint32_t i = 0; i < op->n_blocks; i++)
         put_block(p, op->blocks[i]);
     put(p, ";\n");
@@ -398,10 +491,13 @@ static void put_function(printer *p, const pome_function *fn, pome_value **input
     p->depth = 1;
     put_indent(p);
     put(p, "func ");
-    put(p, fn->name);
+    put_name(p, fn->name);
     putf(p, "<ios%d>(", (int)fn->opset);
     put_typed(p, inputs, fn->n_inputs);
-    put(p, ") {\n");
+    put(p, ") ");
+    if (p->opts->info)
+        pome_print_flexible_shapes(p, p->opts->info, fn->name);
+    put(p, "{\n");
     p->depth = 3;
     for (uint32_t i = 0; i < fn->body->n_ops; i++) {
         put_consts_of_op(p, fn->body->ops[i]);
@@ -416,13 +512,98 @@ static void put_function(printer *p, const pome_function *fn, pome_value **input
     put(p, ";\n");
 }
 
-/* What printing one function needs besides the text. */
+/* ---- names ---- */
+
+/* Constants of nested blocks are written in the function's own block, where other blocks' names are seen too: those
+ * that others have get new ones. */
+typedef struct namer {
+    pome_arena *arena;
+    pome_strmap owners; /* name -> the value that has it */
+    const char **names;
+    bool failed;
+} namer;
+
+static void keep_name(namer *n, pome_value *v)
+{
+    n->names[v->id] = v->name;
+    if (v->name[0] && !pome_strmap_get(&n->owners, pome_str_of(v->name)) &&
+        !pome_strmap_set(&n->owners, pome_str_of(v->name), v))
+        n->failed = true;
+}
+
+static void keep_names(namer *n, const pome_block *b)
+{
+    for (uint32_t i = 0; i < b->n_inputs; i++)
+        keep_name(n, b->inputs[i]);
+    for (uint32_t i = 0; i < b->n_ops; i++) {
+        for (uint32_t k = 0; k < b->ops[i]->n_out; k++)
+            keep_name(n, b->ops[i]->out[k]);
+        for (uint32_t k = 0; k < b->ops[i]->n_blocks; k++)
+            keep_names(n, b->ops[i]->blocks[k]);
+    }
+}
+
+static void name_const(namer *n, pome_value *v, int nesting);
+
+static void name_consts_of_op(namer *n, const pome_op *op, int nesting)
+{
+    for (uint32_t i = 0; i < op->n_in; i++)
+        name_const(n, op->in[i], nesting);
+}
+
+static void name_const(namer *n, pome_value *v, int nesting)
+{
+    enum { NESTING_MAX = 16 };
+    if (v->konst && v->konst->encoded_by && v->konst->encoded_by == v->def && nesting < NESTING_MAX) {
+        if (!n->names[v->id])
+            keep_name(n, v);
+        name_consts_of_op(n, v->def, nesting + 1);
+    }
+    if (n->names[v->id])
+        return;
+    const char *name = v->name;
+    for (uint32_t i = 1; is_const_statement(v) && name && pome_strmap_get(&n->owners, pome_str_of(name)); i++)
+        name = pome_arena_printf(n->arena, "%s_%u", v->name, (unsigned)i);
+    n->names[v->id] = name ? name : v->name;
+    n->failed |= !name || (name[0] && !pome_strmap_set(&n->owners, pome_str_of(name), v));
+}
+
+static void name_consts(namer *n, const pome_block *b)
+{
+    for (uint32_t i = 0; i < b->n_ops; i++) {
+        name_consts_of_op(n, b->ops[i], 0);
+        for (uint32_t k = 0; k < b->ops[i]->n_blocks; k++)
+            name_consts(n, b->ops[i]->blocks[k]);
+    }
+    for (uint32_t i = 0; i < b->n_outputs; i++)
+        name_const(n, b->outputs[i], 0);
+}
+
+/* Names for all values of a function, in the arena; NULL when memory is short. */
+static const char **name_values(const pome_function *fn, pome_arena *arena)
+{
+    namer n = {.arena = arena, .names = POME_NEW_ARRAY(arena, const char *, fn->n_values + 1u)};
+    pome_strmap_init(&n.owners, arena);
+    if (!n.names)
+        return NULL;
+    for (uint32_t i = 0; i < fn->n_inputs; i++)
+        keep_name(&n, fn->inputs[i]);
+    keep_names(&n, fn->body);
+    name_consts(&n, fn->body);
+    return n.failed ? NULL : n.names;
+}
+
+/* ---- functions and programs ---- */
+
 static pome_status print_function(printer *p, const pome_function *fn, pome_error *err)
 {
-    pome_value **inputs = malloc((fn->n_inputs + 1u) * sizeof(pome_value *));
-    p->is_written = calloc(fn->n_values + 1u, sizeof *p->is_written);
+    pome_arena *arena = pome_arena_create(0);
+    pome_value **inputs = arena ? POME_NEW_ARRAY(arena, pome_value *, fn->n_inputs) : NULL;
+    p->is_written = arena ? POME_NEW_ARRAY(arena, bool, fn->n_values + 1u) : NULL;
+    p->names = arena ? name_values(fn, arena) : NULL;
+    p->opset = fn->opset;
     pome_status status = POME_OK;
-    if (inputs && p->is_written) {
+    if (inputs && p->is_written && p->names) {
         if (fn->n_inputs)
             memcpy(inputs, fn->inputs, fn->n_inputs * sizeof *inputs);
         qsort(inputs, fn->n_inputs, sizeof *inputs, compare_names);
@@ -430,29 +611,58 @@ static pome_status print_function(printer *p, const pome_function *fn, pome_erro
     } else {
         status = pome_fail_nomem(err, fn->n_values, "printing a program");
     }
-    free(inputs);
-    free(p->is_written);
+    pome_arena_destroy(&arena);
     p->is_written = NULL;
+    p->names = NULL;
     return status;
 }
 
+static const pome_print_opts short_form;
+
 pome_status pome_function_print(const pome_function *function, pome_print_fn *fn, void *arg, pome_error *err)
 {
-    printer p = {.fn = fn, .arg = arg};
+    printer p = {.fn = fn, .arg = arg, .opts = &short_form};
     POME_TRY(print_function(&p, function, err));
+    flush(&p);
+    return POME_OK;
+}
+
+/* [buildInfo = dict<string, string>({{"key", "value"}, ...})] */
+static void put_build_info(printer *p)
+{
+    put(p, "[buildInfo = dict<");
+    put_scalar_type(p, "string");
+    put(p, ", ");
+    put_scalar_type(p, "string");
+    put(p, ">({");
+    for (const char *const *s = p->opts->build_info; s[0]; s += 2) {
+        put(p, s == p->opts->build_info ? "{" : ", {");
+        put_string(p, s[0]);
+        put(p, ", ");
+        put_string(p, s[1]);
+        put(p, "}");
+    }
+    put(p, "})]\n");
+}
+
+pome_status pome_program_print_as(const pome_program *program, const pome_print_opts *opts, pome_print_fn *fn, void *arg,
+                                  pome_error *err)
+{
+    printer p = {.fn = fn, .arg = arg, .opts = opts ? opts : &short_form};
+    put(&p, p.opts->is_long ? "program(1.0)\n" : "program(1.3)\n");
+    if (p.opts->build_info)
+        put_build_info(&p);
+    put(&p, "{\n");
+    for (uint32_t i = 0; i < program->n_functions; i++)
+        POME_TRY(print_function(&p, program->functions[i], err));
+    put(&p, "}\n");
     flush(&p);
     return POME_OK;
 }
 
 pome_status pome_program_print(const pome_program *program, pome_print_fn *fn, void *arg, pome_error *err)
 {
-    printer p = {.fn = fn, .arg = arg};
-    put(&p, "program(1.3)\n{\n");
-    for (uint32_t i = 0; i < program->n_functions; i++)
-        POME_TRY(print_function(&p, program->functions[i], err));
-    put(&p, "}\n");
-    flush(&p);
-    return POME_OK;
+    return pome_program_print_as(program, NULL, fn, arg, err);
 }
 
 /* ---- into memory ---- */
@@ -480,10 +690,11 @@ static void append(void *arg, const char *text, size_t len)
     g->len += len;
 }
 
-pome_status pome_program_text(char **out, size_t *len, const pome_program *program, pome_error *err)
+pome_status pome_program_text_as(char **out, size_t *len, const pome_program *program, const pome_print_opts *opts,
+                                 pome_error *err)
 {
     growing_text g = {0};
-    pome_status status = pome_program_print(program, append, &g, err);
+    pome_status status = pome_program_print_as(program, opts, append, &g, err);
     if (status == POME_OK && g.is_full)
         status = pome_fail_nomem(err, g.size, "printing a program");
     if (status != POME_OK) {
@@ -495,4 +706,9 @@ pome_status pome_program_text(char **out, size_t *len, const pome_program *progr
     if (len)
         *len = g.len;
     return POME_OK;
+}
+
+pome_status pome_program_text(char **out, size_t *len, const pome_program *program, pome_error *err)
+{
+    return pome_program_text_as(out, len, program, NULL, err);
 }

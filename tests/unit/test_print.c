@@ -98,9 +98,9 @@ static void test_blocks_states_literals(void **state)
         {"apple/int4-block32", "            write_state(data = "},
         {"chunks-lut4-split/tiny-llama_chunk4", "val = fp16(0x1.5p-17)];\n"},
         {"chunks-lut4-split/tiny-llama_chunk4",
-         "constexpr_lut_to_dense(indices = tensor<uint8, [8192]>(BLOBFILE(path = "
+         "constexpr_lut_to_dense()[indices = tensor<uint8, [8192]>(BLOBFILE(path = "
          "string(\"@model_path/weights/weight.bin\"), offset = uint64(256))), lut = tensor<fp16, [16]>(BLOBFILE("},
-        {"chunks-lut4-split/tiny-llama_chunk4", "shape = tensor<uint32, [4]>([256, 64, 1, 1]))"},
+        {"chunks-lut4-split/tiny-llama_chunk4", "shape = tensor<uint32, [4]>([256, 64, 1, 1])];\n"},
         {"multifunction/int4-block32", "    func adapter<ios18>("},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -1,14 +1,15 @@
-/* `pome predict`: one prediction with arrays from NumPy files. */
-#include <errno.h>
-#include <jansson.h>
+/* `pome predict`: one prediction with arrays from NumPy files, or images. */
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "command.h"
 #include "dump.h"
+#include "image_file.h"
 #include "npy.h"
+#include "outputs.h"
 #include "pome/predictor.h"
 #include "verbs.h"
 
@@ -40,9 +41,9 @@ static void set_defaults(void *args)
 static const option options[] = {
     {"input", 'i', NULL, OPTION_LIST, "NAME=FILE", AT(inputs), 0, 0, false,
      "Take input NAME from a .npy file or from the array of that name in a .npz file; a .npz file without NAME gives every "
-     "input it has; may be repeated"},
+     "input it has; an image from a .png or .jpg file too; may be repeated"},
     {"output", 'o', NULL, OPTION_TEXT, "DIR|FILE.npz", AT(output), 0, 0, false,
-     "Write the outputs to DIR/NAME.npy or into one .npz file"},
+     "Write the outputs to DIR/NAME.npy (images: .png, labels and probabilities: .json) or into one .npz file"},
     {"state-in", 0, NULL, OPTION_TEXT, "FILE.npz", AT(state_in), 0, 0, false, "Begin with these states (zeros)"},
     {"state-out", 0, NULL, OPTION_TEXT, "FILE.npz", AT(state_out), 0, 0, false, "Write the states afterwards"},
     {"dump", 0, NULL, OPTION_LIST, "NAME|all", AT(dumps), 0, 0, false,
@@ -58,6 +59,7 @@ static const option options[] = {
 static const char *const examples[] = {
     "pome predict model.mlpackage --input x=x.npy --output out.npz", "all outputs in one file",
     "pome predict model.mlpackage --input inputs.npz --json", "shape and range of each output",
+    "pome predict classifier.mlpackage --input image=photo.jpg", "the label and the likeliest classes",
     "pome predict model.mlpackage --input x=x.npy --numerics fp16 --check-finite", "where a half-precision device would overflow",
     "pome predict model.mlpackage --input x=x.npy --state-in s.npz --state-out s.npz --output out", "one step of a model with states",
     NULL,
@@ -110,7 +112,7 @@ static pome_status fail_no_input(const prediction *p, const char *name, pome_err
 /* Numbers are converted to the type of the input; one that this would make another is an error, not a wrong id. */
 static pome_status check_values(const pome_feature *f, const pome_tensor *t, pome_error *err)
 {
-    if (!pome_dtype_is_int(f->dtype) || t->dtype == f->dtype)
+    if (f->kind == POME_FEATURE_IMAGE || !pome_dtype_is_int(f->dtype) || t->dtype == f->dtype)
         return POME_OK;
     pome_tensor wide = {0};
     pome_status status = pome_tensor_cast(&wide, t, POME_DTYPE_F64, err);
@@ -176,6 +178,22 @@ static pome_status take_npz(prediction *p, const char *name, const char *path, p
     return status;
 }
 
+static pome_status take_image(prediction *p, const char *name, const char *path, pome_error *err)
+{
+    int i = find_feature(p->function->inputs, p->function->n_inputs, name);
+    if (i < 0)
+        return fail_no_input(p, name, err);
+    const pome_feature *f = &p->function->inputs[i];
+    if (f->kind != POME_FEATURE_IMAGE)
+        return fail_arg(err, "input '%s' is no image: give it a .npy file", name);
+    pome_tensor t = {0};
+    pome_status status = image_read(&t, path, f->shape[1] == 1, err);
+    if (status == POME_OK)
+        status = give_input(p, name, &t, err);
+    pome_tensor_reset(&t);
+    return status;
+}
+
 static pome_status take_input(prediction *p, const char *text, pome_error *err)
 {
     const char *equals = strchr(text, '=');
@@ -183,7 +201,9 @@ static pome_status take_input(prediction *p, const char *text, pome_error *err)
         return fail_arg(err, "--input %s: expected NAME=FILE.npy or a .npz file", text);
     char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
     const char *path = equals ? equals + 1 : text;
-    pome_status status = is_npz_path(path) ? take_npz(p, name, path, err) : take_npy(p, name, path, err);
+    pome_status status = is_npz_path(path)             ? take_npz(p, name, path, err)
+                         : name && is_image_path(path) ? take_image(p, name, path, err)
+                                                       : take_npy(p, name, path, err);
     free(name);
     return status;
 }
@@ -242,150 +262,29 @@ static pome_status save_states(prediction *p, pome_error *err)
 
 /* ---- outputs ---- */
 
-/* The outputs, then the dumped results that are no outputs. */
-typedef struct results {
-    const char **names;
-    const pome_tensor **tensors;
-    size_t n;
-} results;
-
-static void free_results(results *r)
+static pome_status list_outputs(output_list *list, const prediction *p, pome_error *err)
 {
-    free(r->names);
-    free(r->tensors);
-}
-
-static pome_status list_results(results *r, const prediction *p, pome_error *err)
-{
-    size_t most = p->function->n_outputs + p->dump.n + 1;
-    *r = (results){calloc(most, sizeof *r->names), calloc(most, sizeof *r->tensors), 0};
-    if (!r->names || !r->tensors)
-        return fail_arg(err, "out of memory");
-    for (uint32_t i = 0; i < p->function->n_outputs; i++) {
-        r->names[r->n] = p->function->outputs[i].name;
-        r->tensors[r->n++] = pome_predictor_output(p->predictor, i);
-    }
-    for (size_t i = 0; i < p->dump.n; i++) {
-        if (find_feature(p->function->outputs, p->function->n_outputs, p->dump.arrays[i].name) >= 0)
-            continue;
-        r->names[r->n] = p->dump.arrays[i].name;
-        r->tensors[r->n++] = &p->dump.arrays[i].tensor;
-    }
-    return POME_OK;
-}
-
-static pome_status save_folder(const char *folder, const results *r, pome_error *err)
-{
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return fail_arg(err, "%s: %s", folder, strerror(errno));
-    for (size_t i = 0; i < r->n; i++) {
-        char path[4096];
-        int len = snprintf(path, sizeof path, "%s/%s.npy", folder, r->names[i]);
-        if (len < 0 || (size_t)len >= sizeof path)
-            return fail_arg(err, "%s: the path is too long", folder);
-        for (char *c = path + strlen(folder) + 1; *c; c++)
-            *c = *c == '/' ? '_' : *c;
-        pome_status status = npy_write(path, r->tensors[i], err);
-        if (status != POME_OK)
-            return status;
-    }
-    return POME_OK;
+    int function = pome_model_find_function(p->model, p->function->name);
+    return outputs_list(list, p->model, (uint32_t)function, p->predictor, &p->dump, err);
 }
 
 static pome_status save_outputs(const prediction *p, pome_error *err)
 {
-    results r = {0};
-    pome_status status = list_results(&r, p, err);
+    output_list list = {0};
+    pome_status status = list_outputs(&list, p, err);
     if (status == POME_OK)
-        status = is_npz_path(p->args->output) ? npz_write(p->args->output, r.names, r.tensors, r.n, err)
-                                              : save_folder(p->args->output, &r, err);
-    free_results(&r);
+        status = outputs_save(p->args->output, &list, err);
+    outputs_free(&list);
     return status;
-}
-
-typedef struct range {
-    double min, max, mean; /* of the finite elements */
-    int64_t n_finite, n_nan, n_infinite;
-} range;
-
-static pome_status find_range(range *r, const pome_tensor *t, pome_error *err)
-{
-    pome_tensor wide = {0};
-    pome_status status = pome_tensor_cast(&wide, t, POME_DTYPE_F64, err);
-    if (status != POME_OK)
-        return status;
-    const double *x = wide.data;
-    *r = (range){.min = INFINITY, .max = -INFINITY};
-    for (int64_t i = 0, n = pome_tensor_count(&wide); i < n; i++) {
-        r->n_nan += isnan(x[i]) != 0;
-        r->n_infinite += isinf(x[i]) != 0;
-        if (!isfinite(x[i]))
-            continue;
-        r->n_finite++;
-        r->mean += (x[i] - r->mean) / (double)r->n_finite;
-        r->min = x[i] < r->min ? x[i] : r->min;
-        r->max = x[i] > r->max ? x[i] : r->max;
-    }
-    pome_tensor_reset(&wide);
-    return POME_OK;
-}
-
-static json_t *range_json(const char *name, const pome_tensor *t, const range *r)
-{
-    json_t *shape = json_array();
-    for (int32_t i = 0; i < t->rank; i++)
-        json_array_append_new(shape, json_integer(t->shape[i]));
-    bool has_range = r->n_finite > 0;
-    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:I}", "name", json_text(name), "dtype", pome_dtype_name(t->dtype), "shape",
-                     shape, "min", has_range ? json_real(r->min) : json_null(), "max",
-                     has_range ? json_real(r->max) : json_null(), "mean", has_range ? json_real(r->mean) : json_null(),
-                     "n_nan", (json_int_t)r->n_nan, "n_infinite", (json_int_t)r->n_infinite);
-}
-
-static void print_range(const char *name, const pome_tensor *t, const range *r)
-{
-    printf("%s  %s [", name, pome_dtype_name(t->dtype));
-    for (int32_t i = 0; i < t->rank; i++)
-        printf("%s%lld", i ? ", " : "", (long long)t->shape[i]);
-    printf("]");
-    if (r->n_finite > 0)
-        printf("  min %.6g  max %.6g  mean %.6g", r->min, r->max, r->mean);
-    if (r->n_nan > 0)
-        printf("  NaN %lld", (long long)r->n_nan);
-    if (r->n_infinite > 0)
-        printf("  infinite %lld", (long long)r->n_infinite);
-    putchar('\n');
-}
-
-static pome_status show_results(const results *r, json_t *list, pome_error *err)
-{
-    for (size_t i = 0; i < r->n; i++) {
-        range span;
-        pome_status status = find_range(&span, r->tensors[i], err);
-        if (status != POME_OK)
-            return status;
-        if (list)
-            json_array_append_new(list, range_json(r->names[i], r->tensors[i], &span));
-        else
-            print_range(r->names[i], r->tensors[i], &span);
-    }
-    return POME_OK;
 }
 
 static int show_outputs(const prediction *p)
 {
     pome_error err = {0};
-    results r = {0};
-    json_t *list = p->args->common.json ? json_array() : NULL;
-    pome_status status = list_results(&r, p, &err);
-    if (status == POME_OK)
-        status = show_results(&r, list, &err);
-    free_results(&r);
-    if (status != POME_OK) {
-        json_decref(list);
-        return fail_with(&err);
-    }
-    return list ? print_json(json_pack("{s:o}", "outputs", list)) : finish_output(0);
+    output_list list = {0};
+    int status = list_outputs(&list, p, &err) == POME_OK ? outputs_show(&list, p->args->common.json) : fail_with(&err);
+    outputs_free(&list);
+    return status;
 }
 
 /* ---- the whole ---- */
@@ -471,7 +370,7 @@ static int run(void *opaque, const char **operands, int n_operands)
 
 const verb verb_predict = {
     .name = "predict",
-    .summary = "one prediction, with arrays from NumPy files",
+    .summary = "one prediction, with arrays from NumPy files or images",
     .operands = "MODEL",
     .description = "Runs a function of a model once. Inputs are .npy or .npz files; types are converted to those of the "
                    "model. Optional inputs may be left out. Without --output, shape and range of every output are shown.",

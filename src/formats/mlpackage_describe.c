@@ -209,6 +209,10 @@ static pome_status add_image(const describer *d, pome_feature *f, const image_sp
         return bad(d, err, "color space %" PRId32 " is not known", s->colorspace);
     const int64_t shape[4] = {1, is_gray ? 1 : 3, s->height, s->width};
     f->kind = POME_FEATURE_IMAGE;
+    f->color = s->colorspace == 10   ? POME_COLOR_GRAY
+               : s->colorspace == 40 ? POME_COLOR_GRAY_F16
+               : s->colorspace == 20 ? POME_COLOR_RGB
+                                     : POME_COLOR_BGR;
     f->dtype = s->colorspace == 40 ? POME_DTYPE_F16 : POME_DTYPE_U8;
     f->rank = 4;
     POME_TRY(check_extents(d, shape, 4, err));

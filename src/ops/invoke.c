@@ -30,6 +30,8 @@ bool pome_op_accepts(const pome_op_impl *impl, uint32_t param, const pome_tensor
 
 pome_dtype pome_storage_dtype(pome_dtype declared)
 {
+    if (declared == POME_DTYPE_STRING) /* a label: its place in the list of classes */
+        return POME_DTYPE_I64;
     return pome_dtype_is_float(declared) ? POME_DTYPE_F32 : declared;
 }
 
@@ -38,6 +40,10 @@ pome_status pome_tensor_of_type(pome_tensor *out, const pome_type *type, const p
     int64_t shape[POME_MAX_RANK + 1], n = 0;
     if (type->kind == POME_TYPE_LIST)
         shape[n++] = type->list_length < 0 ? 0 : type->list_length;
+    if (type->kind == POME_TYPE_DICT && type->rank == 1 && type->dim[0] >= 0) { /* a classifier's probabilities */
+        *out = pome_tensor_borrow(NULL, POME_DTYPE_F32, 1, type->dim);
+        return POME_OK;
+    }
     if (type->rank < 0 || n + type->rank > POME_MAX_RANK)
         return pome_op_fail(op, err, POME_ERR_FORMAT, "an output's rank is not known");
     for (int32_t i = 0; i < type->rank; i++) {

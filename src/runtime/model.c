@@ -84,6 +84,35 @@ static pome_status check_inputs(const pome_function_info *f, const pome_function
     return POME_OK;
 }
 
+/* Where classes of an integer type narrower than 64 bits are kept; the program's are views of the file. */
+static const int64_t *class_ids(pome_model *m, const pome_const *k)
+{
+    int64_t n = pome_tensor_count(&k->t), *ids = POME_NEW_ARRAY(m->program->arena, int64_t, (size_t)n);
+    for (int64_t i = 0; ids && i < n; i++)
+        ids[i] = pome_tensor_int_at_any(&k->t, i);
+    return ids;
+}
+
+static pome_status find_classes(pome_model *m, const pome_value *v, pome_classes *out, pome_error *err)
+{
+    const pome_op *op = v->def;
+    *out = (pome_classes){0};
+    if (!op || op->def->id != POME_OP_classify)
+        return POME_OK;
+    const pome_const *k = pome_op_arg(op, P_classify_classes)->konst;
+    out->n = (uint32_t)pome_tensor_count(&k->t);
+    out->names = k->strings;
+    if (!k->strings && !(out->ids = class_ids(m, k)))
+        return pome_fail_nomem(err, out->n * sizeof *out->ids, "classes");
+    return POME_OK;
+}
+
+pome_classes pome_model_classes(const pome_model *model, uint32_t function, uint32_t output)
+{
+    bool is_known = function < model->info.n_functions && output < model->info.functions[function].n_outputs;
+    return is_known ? model->functions[function].classes[output] : (pome_classes){0};
+}
+
 static pome_status map_function(pome_model *m, uint32_t i, pome_error *err)
 {
     const pome_function_info *f = &m->info.functions[i];
@@ -93,7 +122,8 @@ static pome_status map_function(pome_model *m, uint32_t i, pome_error *err)
         return pome_fail(err, POME_ERR_FORMAT, "function %s is described but not in the program", f->name);
     POME_TRY(check_inputs(f, mf->fn, err));
     mf->outputs = POME_NEW_ARRAY(m->program->arena, uint32_t, f->n_outputs);
-    if (!mf->outputs)
+    mf->classes = POME_NEW_ARRAY(m->program->arena, pome_classes, f->n_outputs);
+    if (!mf->outputs || !mf->classes)
         return pome_fail_nomem(err, f->n_outputs * sizeof *mf->outputs, "outputs");
     for (uint32_t k = 0; k < f->n_outputs; k++) {
         int at = find_output(mf->fn, f->outputs[k].name);
@@ -101,6 +131,7 @@ static pome_status map_function(pome_model *m, uint32_t i, pome_error *err)
             return pome_fail(err, POME_ERR_FORMAT, "function %s: output %s is described but not in the program",
                              f->name, f->outputs[k].name);
         mf->outputs[k] = (uint32_t)at;
+        POME_TRY(find_classes(m, mf->fn->body->outputs[at], &mf->classes[k], err));
     }
     return POME_OK;
 }

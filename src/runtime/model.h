@@ -22,6 +22,7 @@ typedef struct pome_model_plan {
 typedef struct pome_model_function {
     pome_function *fn;
     uint32_t *outputs; /* [info.n_outputs] index into the body's outputs */
+    pome_classes *classes; /* [info.n_outputs] */
 } pome_model_function;
 
 struct pome_model {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ops/strided.h"
 #include "runtime/exec.h"
+#include "runtime/image.h"
 #include "runtime/state.h"
 
 /* Memory that only grows. */
@@ -17,6 +18,7 @@ typedef struct staging {
 typedef struct input {
     bool is_set;
     pome_tensor given;  /* borrowed from the caller */
+    int64_t shape[POME_MAX_RANK]; /* given's, as described: of an image [1, C, H, W] */
     staging memory;     /* the same in the declared dtype, if that differs, or the default */
 } input;
 
@@ -55,16 +57,20 @@ static bool stage(staging *s, size_t size)
     return true;
 }
 
-static pome_status check_features(const pome_function_info *f, pome_error *err)
+static pome_status check_features(const pome_function_info *f, const pome_model_function *mf, pome_error *err)
 {
     for (uint32_t i = 0; i < f->n_inputs; i++)
-        if (f->inputs[i].kind != POME_FEATURE_TENSOR)
-            return pome_fail(err, POME_ERR_UNSUPPORTED, "input %s is no array: only arrays are supported yet",
-                             f->inputs[i].name);
-    for (uint32_t i = 0; i < f->n_outputs; i++)
-        if (f->outputs[i].kind != POME_FEATURE_TENSOR)
-            return pome_fail(err, POME_ERR_UNSUPPORTED, "output %s is no array: only arrays are supported yet",
+        if (f->inputs[i].kind != POME_FEATURE_TENSOR && f->inputs[i].kind != POME_FEATURE_IMAGE)
+            return pome_fail(err, POME_ERR_UNSUPPORTED, "input %s is neither an array nor an image", f->inputs[i].name);
+    for (uint32_t i = 0; i < f->n_outputs; i++) {
+        pome_feature_kind kind = f->outputs[i].kind;
+        if (kind != POME_FEATURE_TENSOR && kind != POME_FEATURE_IMAGE && !mf->classes[i].n)
+            return pome_fail(err, POME_ERR_UNSUPPORTED, "output %s is no array, no image and nothing that a classifier "
+                             "gives", f->outputs[i].name);
+        if (kind == POME_FEATURE_TENSOR && mf->classes[i].n)
+            return pome_fail(err, POME_ERR_FORMAT, "output %s is described as an array, the program gives classes",
                              f->outputs[i].name);
+    }
     return POME_OK;
 }
 
@@ -79,7 +85,7 @@ static pome_status create(pome_predictor *p, const char *function, const pome_pr
     if (opts->last_row_output >= (int)p->f->n_outputs)
         return pome_fail(err, POME_ERR_ARG, "last_row_output %d of %u outputs", opts->last_row_output,
                          p->f->n_outputs);
-    POME_TRY(check_features(p->f, err));
+    POME_TRY(check_features(p->f, p->mf, err));
     POME_TRY(pome_model_get_plan(&p->plan, p->model, p->function, opts->last_row_output, err));
     POME_TRY(pome_exec_create(&p->exec, p->plan, p->model->pool, err));
     p->inputs = calloc(p->f->n_inputs + 1u, sizeof *p->inputs);
@@ -189,7 +195,12 @@ pome_status pome_predictor_set_input(pome_predictor *p, uint32_t index, const po
     if (!is_number || (!t->data && pome_tensor_count(t) > 0))
         return pome_fail(err, POME_ERR_ARG, "input %s: dtype %s, wanted %s", f->name, pome_dtype_name(t->dtype),
                          pome_dtype_name(f->dtype));
-    POME_TRY(check_shape(f, t->rank, t->shape, err));
+    int64_t shape[POME_MAX_RANK];
+    memcpy(shape, t->shape, sizeof shape);
+    if (f->kind == POME_FEATURE_IMAGE)
+        POME_TRY(pome_image_shape(f, t, shape, err));
+    POME_TRY(check_shape(f, f->kind == POME_FEATURE_IMAGE ? 4 : t->rank, shape, err));
+    memcpy(p->inputs[index].shape, shape, sizeof shape);
     p->inputs[index].given = *t;
     p->inputs[index].is_set = true;
     return POME_OK;
@@ -205,7 +216,7 @@ static pome_status check_enumerated(const pome_predictor *p, pome_error *err)
         if (f->n_enumerated < 2 || f->n_enumerated > 64 || !p->inputs[i].is_set)
             continue;
         for (uint32_t k = 0; k < f->n_enumerated; k++)
-            if (is_shape(f, p->inputs[i].given.shape, f->enumerated + (size_t)k * (size_t)f->rank))
+            if (is_shape(f, p->inputs[i].shape, f->enumerated + (size_t)k * (size_t)f->rank))
                 own |= (uint64_t)1 << k;
         places &= own;
         if (!places)
@@ -220,6 +231,11 @@ static pome_tensor in_program_shape(const pome_predictor *p, uint32_t i, pome_te
 {
     if (p->mf->fn->inputs[i]->type.rank == 0 && pome_tensor_count(&t) == 1)
         t.rank = 0;
+    if (p->f->inputs[i].kind == POME_FEATURE_IMAGE && p->mf->fn->inputs[i]->type.rank == 3 && t.rank == 4) {
+        t.rank = 3; /* [C, H, W] */
+        memmove(t.shape, t.shape + 1, 3 * sizeof t.shape[0]);
+        memmove(t.stride, t.stride + 1, 3 * sizeof t.stride[0]);
+    }
     return t;
 }
 
@@ -248,7 +264,13 @@ static pome_status stage_input(pome_predictor *p, uint32_t i, pome_error *err)
     if (!in->is_set)
         return stage_default(p, i, err);
     pome_tensor t = in->given;
-    if (t.dtype != want) {
+    if (p->f->inputs[i].kind == POME_FEATURE_IMAGE) {
+        t = pome_tensor_borrow(NULL, want, 4, in->shape);
+        if (!stage(&in->memory, pome_tensor_size_bytes(&t)))
+            return pome_fail_nomem(err, pome_tensor_size_bytes(&t), p->f->inputs[i].name);
+        t.data = in->memory.data;
+        POME_TRY(pome_image_to_planes(&p->f->inputs[i], &t, &in->given, err));
+    } else if (t.dtype != want) {
         t = pome_tensor_borrow(NULL, want, t.rank, t.shape);
         if (!stage(&in->memory, pome_tensor_size_bytes(&t)))
             return pome_fail_nomem(err, pome_tensor_size_bytes(&t), p->f->inputs[i].name);
@@ -279,17 +301,62 @@ static pome_status take_states(pome_predictor *p, pome_state *state, pome_error 
 
 /* ---- outputs ---- */
 
+/* Memory for output i; its data is NULL when it is only reserved. */
+static pome_status stage_output(pome_predictor *p, uint32_t i, bool reserve_only, pome_tensor *t, pome_error *err)
+{
+    size_t size = t->dtype == POME_DTYPE_STRING ? sizeof(const char *) : pome_tensor_size_bytes(t);
+    if (!stage(&p->output_memory[i], size))
+        return pome_fail_nomem(err, size, p->f->outputs[i].name);
+    t->data = reserve_only ? NULL : p->output_memory[i].data;
+    return POME_OK;
+}
+
+static pome_status take_image(pome_predictor *p, uint32_t i, const pome_tensor *from, bool reserve_only, pome_error *err)
+{
+    pome_tensor t;
+    POME_TRY(pome_image_pixels_shape(&p->f->outputs[i], from, &t, err));
+    POME_TRY(stage_output(p, i, reserve_only, &t, err));
+    if (reserve_only)
+        return POME_OK;
+    p->outputs[i] = t;
+    return pome_image_from_planes(&p->f->outputs[i], &t, from, err);
+}
+
+/* from: the place of the label in the list of classes, or the probabilities. */
+static pome_status take_classes(pome_predictor *p, uint32_t i, const pome_tensor *from, bool reserve_only,
+                                pome_error *err)
+{
+    const pome_classes *classes = &p->mf->classes[i];
+    bool is_label = from->dtype == POME_DTYPE_I64;
+    pome_dtype dtype = !is_label ? POME_DTYPE_F64 : classes->names ? POME_DTYPE_STRING : POME_DTYPE_I64;
+    pome_tensor t = pome_tensor_borrow(NULL, dtype, 1, (int64_t[]){is_label ? 1 : classes->n});
+    POME_TRY(stage_output(p, i, reserve_only, &t, err));
+    if (reserve_only)
+        return POME_OK;
+    p->outputs[i] = t;
+    if (!is_label)
+        return pome_tensor_copy(&t, from, err);
+    int64_t place = *(const int64_t *)from->data;
+    if (classes->names)
+        *(const char **)t.data = classes->names[place];
+    else
+        *(int64_t *)t.data = classes->ids[place];
+    return POME_OK;
+}
+
 static pome_status take_output(pome_predictor *p, uint32_t i, bool reserve_only, pome_error *err)
 {
     const pome_tensor *from = pome_exec_output(p->exec, p->mf->outputs[i]);
     static const int64_t one[1] = {1};
+    if (p->f->outputs[i].kind == POME_FEATURE_IMAGE)
+        return take_image(p, i, from, reserve_only, err);
+    if (p->f->outputs[i].kind != POME_FEATURE_TENSOR)
+        return take_classes(p, i, from, reserve_only, err);
     pome_tensor t = from->rank ? pome_tensor_borrow(NULL, p->f->outputs[i].dtype, from->rank, from->shape)
                                : pome_tensor_borrow(NULL, p->f->outputs[i].dtype, 1, one);
-    if (!stage(&p->output_memory[i], pome_tensor_size_bytes(&t)))
-        return pome_fail_nomem(err, pome_tensor_size_bytes(&t), p->f->outputs[i].name);
+    POME_TRY(stage_output(p, i, reserve_only, &t, err));
     if (reserve_only)
         return POME_OK;
-    t.data = p->output_memory[i].data;
     pome_tensor as_computed = t;
     as_computed.rank = from->rank;
     pome_strided_copy(&as_computed, from, p->model->pool, &p->model->kernels);
@@ -302,6 +369,8 @@ pome_status pome_predictor_bind_output(pome_predictor *p, uint32_t index, const 
     if (index >= p->f->n_outputs)
         return pome_fail(err, POME_ERR_ARG, "output %u of %u", index, p->f->n_outputs);
     const pome_feature *f = &p->f->outputs[index];
+    if (t && f->kind != POME_FEATURE_TENSOR)
+        return pome_fail(err, POME_ERR_ARG, "output %s is no array: it cannot be bound", f->name);
     bool is_wider = t && f->dtype == POME_DTYPE_F16 && t->dtype == POME_DTYPE_F32;
     if (t && ((t->dtype != f->dtype && !is_wider) || !t->data))
         return pome_fail(err, POME_ERR_ARG, "output %s: dtype %s, bound to %s", f->name, pome_dtype_name(f->dtype),

@@ -29,7 +29,7 @@ class Feature(c.Structure):
     _fields_ = [("name", c.c_char_p), ("description", c.c_char_p), ("kind", c.c_int), ("dtype", c.c_int), ("rank", c.c_int32),
                 ("shape", c.c_int64 * MAX_RANK), ("is_ranged", c.c_bool), ("range", AxisRange * MAX_RANK),
                 ("n_enumerated", c.c_uint32), ("enumerated", c.POINTER(c.c_int64)), ("is_optional", c.c_bool),
-                ("has_default", c.c_bool), ("default_value", c.c_double)]
+                ("has_default", c.c_bool), ("default_value", c.c_double), ("color", c.c_int)]
 
 
 class FunctionInfo(c.Structure):
@@ -110,7 +110,9 @@ def to_tensor(array):
 
 
 def from_tensor(t):
-    """A copy of a tensor as an array."""
+    """A copy of a tensor as an array; a string as itself."""
+    if DTYPES[t.dtype] == "string":
+        return c.cast(t.data, c.POINTER(c.c_char_p))[0].decode()
     dtype = np.dtype(DTYPES[t.dtype])
     shape = tuple(t.shape[: t.rank])
     if 0 in shape:

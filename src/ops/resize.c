@@ -15,15 +15,18 @@ typedef struct resizing {
     int32_t rank;
     pome_sampling mode;
     bool is_nearest;
+    bool is_rounded; /* nearest: not rounded down in DEFAULT mode */
     const sample *table[MAX_TABLES]; /* by axis; NULL: not resized */
     float *rows;                     /* [threads, n_in of the last axis] */
 } resizing;
 
-/* The pixel for a position: rounded down in DEFAULT mode, where i * n_in / n is the left edge of the i-th share; to the
- * nearest, halves up, in the others. */
-static int32_t nearest(pome_sampling mode, double at, double last)
+/* The pixel for a position. DEFAULT mode: rounded down by the operators of iOS 15, where i * n_in / n is the left edge of
+ * the i-th share; to the nearest by iOS 17's resize (coremltools' test of it tells the two apart), halves down so that
+ * doubling an image repeats each pixel twice. Other modes: to the nearest, halves up. */
+static int32_t nearest(const resizing *z, double at, double last)
 {
-    return (int32_t)pome_grid_clamp(floor(mode == POME_SAMPLING_DEFAULT ? at : at + 0.5), 0, last);
+    double pixel = z->mode != POME_SAMPLING_DEFAULT ? floor(at + 0.5) : z->is_rounded ? ceil(at - 0.5) : floor(at);
+    return (int32_t)pome_grid_clamp(pixel, 0, last);
 }
 
 static void fill_table(const resizing *z, sample *table, int64_t n_in, int64_t n)
@@ -32,7 +35,7 @@ static void fill_table(const resizing *z, sample *table, int64_t n_in, int64_t n
     for (int64_t i = 0; i < n; i++) {
         double at = pome_grid_at(z->mode, (double)n_in, (double)n, (double)i);
         if (z->is_nearest) {
-            table[i] = (sample){nearest(z->mode, at, last), nearest(z->mode, at, last), 0};
+            table[i] = (sample){nearest(z, at, last), nearest(z, at, last), 0};
             continue;
         }
         at = pome_grid_clamp(at, 0, last);
@@ -181,6 +184,7 @@ static pome_status run_resizing(const pome_run *r, int32_t n_resized, pome_sampl
 {
     const pome_tensor *x = pome_in(r, 0), *out = &r->out[0];
     resizing z = {.r = r, .rank = x->rank, .mode = mode, .is_nearest = is_nearest};
+    z.is_rounded = r->op->def->id == POME_OP_resize;
     sample *room = (sample *)r->scratch;
     if (pome_tensor_count(out) == 0)
         return POME_OK;

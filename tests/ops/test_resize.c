@@ -30,6 +30,7 @@ static double clamped(double at, int64_t n_in)
 }
 
 /* Recursion over the axes: the value at `index` of the output. */
+static bool is_rounded; /* how nearest pixels are found in DEFAULT mode */
 static double value(const pome_tensor *x, const int64_t *out, int32_t first, const char *mode, bool nearest,
                     const int64_t *index, int64_t *at, int32_t d)
 {
@@ -41,7 +42,7 @@ static double value(const pome_tensor *x, const int64_t *out, int32_t first, con
     }
     double place = grid(mode, x->shape[d], out[d], index[d]);
     if (nearest) {
-        place = clamped(strcmp(mode, "DEFAULT") == 0 ? floor(place + 1e-9) : floor(place + 0.5 + 1e-9), x->shape[d]);
+        place = clamped(strcmp(mode, "DEFAULT") == 0 ? (is_rounded ? ceil(place - 0.5 - 1e-9) : floor(place + 1e-9)) : floor(place + 0.5 + 1e-9), x->shape[d]);
         at[d] = (int64_t)place;
         return value(x, out, first, mode, nearest, index, at, d + 1);
     }
@@ -165,7 +166,9 @@ static void resize_any_axes(void **state)
         op_test_const(t, "resized_dims", &dims);
         op_test_const_str(t, "interpolation_mode", nearest ? "NEAREST_NEIGHBOR" : "LINEAR");
         op_test_const_str(t, "sampling_mode", mode);
+        is_rounded = true;
         reference(&x, out, n_resized, mode, nearest);
+        is_rounded = false;
         for (int64_t i = 0; i < MAX && is_int; i++)
             want[i] = trunc(want[i] + (want[i] > 0 ? 1e-6 : -1e-6));
         assert_int_equal(op_test_run(t), POME_OK);
@@ -195,6 +198,24 @@ static void examples_of_the_definition(void **state)
     pome_tensor_reset(&x);
 }
 
+/* coremltools' own case: rows of 2 become 3, rounded to the nearest. */
+static void nearest_is_rounded(void **state)
+{
+    (void)state;
+    pome_tensor x = op_test_tensor_of(POME_DTYPE_F32, 4, (int64_t[]){1, 1, 2, 1}, (double[]){-1, 2});
+    pome_tensor dims = op_test_tensor_of(POME_DTYPE_U32, 0, NULL, &(double){2});
+    op_test *t = op_test_begin(POME_OP_resize, POME_OPSET_IOS17);
+    op_test_in(t, "x", &x);
+    op_test_const_ints(t, "shape", (int32_t[]){3, 2}, 2);
+    op_test_const(t, "resized_dims", &dims);
+    op_test_const_str(t, "interpolation_mode", "NEAREST_NEIGHBOR");
+    assert_int_equal(op_test_run(t), POME_OK);
+    op_test_expect(t, 0, (double[]){-1, -1, 2, 2, 2, 2}, 0, 0);
+    op_test_end(t);
+    pome_tensor_reset(&x);
+    pome_tensor_reset(&dims);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -219,7 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resize_2d),       cmocka_unit_test(upsample), cmocka_unit_test(resize_any_axes),
-        cmocka_unit_test(examples_of_the_definition), cmocka_unit_test(refusals),
+        cmocka_unit_test(examples_of_the_definition), cmocka_unit_test(nearest_is_rounded), cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

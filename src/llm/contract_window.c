@@ -307,6 +307,7 @@ static bool find_logit_processor(pome_window_set *set, const pome_contract_subje
 
 /* ---- models for new columns alone ---- */
 
+/* out[POME_WINDOW_SIZES] */
 static pome_status narrow_model(pome_model **out, const pome_contract_model *m, const pome_window_set *set,
                                 const pome_columns_input *inputs, uint32_t n_inputs, const pome_columns_cache *caches,
                                 uint32_t n_caches, pome_error *err)
@@ -314,7 +315,11 @@ static pome_status narrow_model(pome_model **out, const pome_contract_model *m, 
     pome_columns c = {.n_window = set->n_window, .inputs = inputs, .n_inputs = n_inputs, .caches = caches,
                       .n_caches = n_caches,
                       .cache_dtype = m->model->numerics == POME_NUMERICS_EXACT ? POME_DTYPE_F32 : POME_DTYPE_F16};
-    return pome_model_narrow(out, m->model, m->default_function, &c, err);
+    for (int k = 0; k < POME_WINDOW_SIZES; k++) {
+        c.n_columns = k == POME_WINDOW_ONE ? 1 : k == POME_WINDOW_FULL ? set->n_window : 0;
+        POME_TRY(pome_model_narrow(&out[k], m->model, m->default_function, &c, err));
+    }
+    return POME_OK;
 }
 
 static pome_status place_input(const pome_window_set *set, const pome_contract_model *m, const pome_feature *f, uint32_t i,
@@ -344,7 +349,7 @@ static pome_status narrow_group(const pome_window_set *set, pome_window_group *g
         caches[2 * b + 1] = (pome_columns_cache){(uint32_t)g->blocks[b].v_in, (uint32_t)g->blocks[b].v_out};
     }
     if (status == POME_OK)
-        status = narrow_model(&g->narrow, g->member, set, inputs, g->n_narrow_inputs, caches, 2 * g->n_blocks, err);
+        status = narrow_model(g->narrow, g->member, set, inputs, g->n_narrow_inputs, caches, 2 * g->n_blocks, err);
     free(inputs);
     return status;
 }
@@ -354,7 +359,7 @@ static pome_status narrow_all(pome_window_set *set, pome_error *err)
     const pome_contract_model *last = set->list.chunk[set->list.n - 1];
     pome_columns_input x;
     POME_TRY(place_input(set, last, &set->last->inputs[0], 0, &x, err));
-    POME_TRY(narrow_model(&set->narrow_last, last, set, &x, 1, NULL, 0, err));
+    POME_TRY(narrow_model(set->narrow_last, last, set, &x, 1, NULL, 0, err));
     for (uint32_t i = 0; i < set->n_groups; i++)
         POME_TRY(narrow_group(set, &set->groups[i], err));
     return POME_OK;
@@ -368,12 +373,14 @@ static void reset(pome_contract *c)
     if (!set)
         return;
     for (uint32_t i = 0; set->groups && i < set->n_groups; i++) {
-        pome_model_close(&set->groups[i].narrow);
+        for (int k = 0; k < POME_WINDOW_SIZES; k++)
+            pome_model_close(&set->groups[i].narrow[k]);
         free(set->groups[i].source);
         free(set->groups[i].blocks);
         free(set->groups[i].narrow_inputs);
     }
-    pome_model_close(&set->narrow_last);
+    for (int k = 0; k < POME_WINDOW_SIZES; k++)
+        pome_model_close(&set->narrow_last[k]);
     free(set->groups);
     free(set->places);
     free(set->logit_inputs);

@@ -24,6 +24,14 @@ typedef struct pome_window_block { /* of one layer, by index */
     int k_in, v_in, k_out, v_out;
 } pome_window_block;
 
+/* Models that compute new columns alone: one, any number, a whole window. Those of fixed size are faster. */
+typedef enum pome_window_size {
+    POME_WINDOW_ONE = 0,
+    POME_WINDOW_SOME,
+    POME_WINDOW_FULL,
+    POME_WINDOW_SIZES
+} pome_window_size;
+
 typedef struct pome_window_group {
     const pome_contract_model *member;
     const pome_function_info *function;
@@ -31,8 +39,8 @@ typedef struct pome_window_group {
     int x_out;
     uint32_t n_blocks;
     pome_window_block *blocks;  /* [n_blocks] */
-    pome_model *narrow;         /* computes new columns alone; NULL: it cannot be made */
-    uint32_t *narrow_inputs;    /* [n_narrow_inputs] inputs of `function`, in the narrow model's order */
+    pome_model *narrow[POME_WINDOW_SIZES]; /* NULL: they cannot be made */
+    uint32_t *narrow_inputs;    /* [n_narrow_inputs] inputs of `function`, in the narrow models' order */
     uint32_t n_narrow_inputs;
 } pome_window_group;
 
@@ -50,7 +58,7 @@ typedef struct pome_window_set {
     int n_parts;
     int *logit_inputs;          /* [n_parts] inputs of the logit processor */
     int old_k, new_k, old_v, new_v, updated_k, updated_v; /* of the cache processor */
-    pome_model *narrow_last;
+    pome_model *narrow_last[POME_WINDOW_SIZES];
     char not_narrow[200];       /* why there are no narrow models; "": there are */
 } pome_window_set;
 

@@ -643,7 +643,7 @@ static pome_status finish(narrowing *z)
 pome_status pome_columns_narrow(pome_function *fn, const pome_columns *columns, pome_error *err)
 {
     narrowing z = {.fn = fn, .arena = fn->arena, .columns = columns, .n = columns->n_window, .err = err,
-                   .symbol = fn->next_symbol--};
+                   .symbol = columns->n_columns ? columns->n_columns : fn->next_symbol--};
     POME_TRY(begin(&z));
     for (uint32_t i = 0; i < fn->body->n_ops; i++)
         POME_TRY(narrow_op(&z, fn->body->ops[i]));

@@ -2,7 +2,8 @@
  * columns of its window in every call, with the keys and values of earlier columns as inputs. Where it treats columns
  * independently but for attention, only those that are new need computing: the others' keys and values are kept.
  *
- * The rewritten function takes n columns, 1 <= n <= the window's, of each input that has the window in its shape. Each
+ * The rewritten function takes n columns, 1 <= n <= the window's, of each input that has the window in its shape: any
+ * number, or a fixed one, for which more fusions apply. Each
  * pair of a cache input [.., cached, ..] and an output of new columns becomes a state [.., cached + window, ..]: the n
  * new columns are written from first_column of its axis on, an int32 input [1] that is added if there are caches, and attention reads the
  * whole state. What an attention mask hides may hold anything finite. */
@@ -25,6 +26,7 @@ typedef struct pome_columns_cache {
 
 typedef struct pome_columns {
     int64_t n_window;
+    int64_t n_columns;              /* per call; 0: any number */
     const pome_columns_input *inputs; /* [n_inputs] all that are not caches, ascending */
     uint32_t n_inputs;
     const pome_columns_cache *caches; /* [n_caches] */

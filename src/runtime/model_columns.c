@@ -8,16 +8,16 @@ static pome_status no_memory(pome_error *err)
     return pome_fail_nomem(err, 0, "a narrowed model");
 }
 
-static void open_range(pome_feature *f, const pome_columns_input *in, int64_t n_window)
+static void open_range(pome_feature *f, const pome_columns_input *in, const pome_columns *c)
 {
     for (int32_t i = 0; i < f->rank; i++)
         f->range[i] = (pome_axis_range){f->shape[i], f->shape[i]};
     int32_t axis = in->axis + in->is_pair;
     if (in->is_pair)
         f->range[in->axis] = (pome_axis_range){1, 1};
-    f->range[axis] = (pome_axis_range){1, n_window};
+    f->range[axis] = (pome_axis_range){c->n_columns ? c->n_columns : 1, c->n_columns ? c->n_columns : c->n_window};
     f->shape[in->axis] = 1;
-    f->shape[axis] = n_window;
+    f->shape[axis] = f->range[axis].max;
     f->is_ranged = true;
     f->n_enumerated = 0;
 }
@@ -49,7 +49,7 @@ static pome_status describe(pome_model *m, const pome_model *from, uint32_t func
                               .outputs = outputs, .states = states};
     for (uint32_t i = 0; i < c->n_inputs; i++) {
         inputs[i] = was->inputs[c->inputs[i].input];
-        open_range(&inputs[i], &c->inputs[i], c->n_window);
+        open_range(&inputs[i], &c->inputs[i], c);
     }
     for (uint32_t i = c->n_inputs; i < f->n_inputs; i++) {
         inputs[i] = (pome_feature){.name = fn->inputs[i]->name, .description = ""};

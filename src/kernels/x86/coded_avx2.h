@@ -62,6 +62,14 @@ static inline row_group rows_apart(const pome_coded_rows *w, size_t row_bytes, s
     }
     return g;
 }
+/* How far apart n rows are taken: an odd number of rows, since streams at a multiple of 4 KB from each other would push one
+ * another out of the cache. */
+static inline size_t rows_between(size_t n)
+{
+    size_t apart = n / LANES;
+    return apart % 2 == 0 && apart ? apart - 1 : apart;
+}
+
 static inline row_group rows_from(const pome_coded_rows *w, size_t row_bytes, size_t j, size_t n)
 {
     return rows_apart(w, row_bytes, j, 1, n);

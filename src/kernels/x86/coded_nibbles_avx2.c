@@ -1,7 +1,8 @@
 /* Products of 4-bit weights (int4, or uint4 with offsets) with int8 activations for AVX2.
  *
  * int4 becomes unsigned by flipping the sign bit and is then uint4 with offset 8. Even elements are the low nibbles of
- * a row's bytes, odd ones the high nibbles, so a block of activations lies as its 16 even codes, then its 16 odd ones.
+ * a row's bytes, odd ones the high nibbles, so a pair of blocks of activations lies as the 32 even codes of both, then
+ * their 32 odd ones.
  *
  * One row of activations: 32 bytes of each of eight rows of weights are masked and multiplied as they lie. A 16-bit
  * lane takes 4 products (7620 at most) and is added to three others (30480 < 2^15) on the way to one lane per row.
@@ -15,6 +16,7 @@ enum {
     TILE = CODED_TILE,
     TILE_BLOCKS = 32,   /* blocks along k */
     STEPS = Q8_BLOCK / 4,
+    ODD_AT = Q8_BLOCK,  /* a pair's odd codes, after its even ones */
     AHEAD = 256         /* bytes of a row to prefetch ahead */
 };
 
@@ -24,6 +26,11 @@ typedef struct tile {
 } tile;
 
 /* ---- activations ---- */
+
+static inline size_t even_at(size_t b)
+{
+    return b / 2 * Q8_PAIR + b % 2 * (Q8_BLOCK / 2);
+}
 
 static size_t q8_size(size_t m, size_t k)
 {
@@ -45,11 +52,14 @@ static void q8_set(void *q8, size_t m, size_t k, size_t first, size_t n, const f
             __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
             bytes = _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(bytes, order), even_first);
             bytes = _mm256_permute4x64_epi64(bytes, 0xd8); /* [even][odd] */
-            _mm256_storeu_si256((__m256i *)(void *)(codes + b * Q8_BLOCK), bytes);
+            _mm_storeu_si128((__m128i *)(void *)(codes + even_at(b)), _mm256_castsi256_si128(bytes));
+            _mm_storeu_si128((__m128i *)(void *)(codes + even_at(b) + ODD_AT), _mm256_extracti128_si256(bytes, 1));
         }
         if (k % Q8_PAIR) {
-            memset(codes + k, 0, Q8_BLOCK);
-            scale[k / Q8_BLOCK] = sum[k / Q8_BLOCK] = 0;
+            size_t b = k / Q8_BLOCK;
+            memset(codes + even_at(b), 0, Q8_BLOCK / 2);
+            memset(codes + even_at(b) + ODD_AT, 0, Q8_BLOCK / 2);
+            scale[b] = sum[b] = 0;
         }
     }
 }
@@ -81,34 +91,73 @@ static inline void reduce_rows(__m256i sum[2], const __m256i v[LANES])
     sum[1] = _mm256_permute2x128_si256(a, b, 0x31);
 }
 
-static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *job, const row_group *g, bool is_signed,
-                                                               bool has_offset, bool plain)
+/* Sums of the pair of blocks b, b + 1 of eight rows; of b alone if it is the last. */
+static inline __attribute__((always_inline)) void sum_pair(__m256i sum[2], const row_group *g, const int8_t *x, size_t b,
+                                                           bool whole, bool is_signed)
 {
-    size_t n_blocks = job->w->k / Q8_BLOCK, per_entry = plain ? 1 : job->blocks_per_entry;
+    __m256i v[LANES];
+    __m256i even = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK));
+    __m256i odd = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK + ODD_AT));
+    for (size_t r = 0; r < LANES; r++) {
+        const __m256i *p = (const __m256i *)(const void *)(g->codes[r] + b * (Q8_BLOCK / 2));
+        v[r] = multiply_pair(whole ? _mm256_loadu_si256(p) : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)p)),
+                             even, odd, is_signed);
+    }
+    reduce_rows(sum, v);
+}
+
+static inline void prefetch_rows(const row_group *g, size_t at)
+{
+    for (size_t r = 0; r < LANES; r++)
+        _mm_prefetch((const char *)g->codes[r] + at + AHEAD, _MM_HINT_T0);
+}
+
+/* Eight blocks at a time, each with entries of its own; leaves the last few, whose number comes back. */
+static inline __attribute__((always_inline)) size_t eight_blocks(__m256 *acc, const coded_job *job, const row_group *g,
+                                                                 bool is_signed, bool has_offset)
+{
+    size_t n_blocks = job->w->k / Q8_BLOCK, b = 0;
+    const int8_t *x = (const int8_t *)job->x.codes;
+    __m256 constant = _mm256_set1_ps(is_signed ? 8.0f : 0.0f), a = *acc;
+    for (; b + LANES <= n_blocks; b += LANES) {
+        __m256 scale[LANES], offset[LANES];
+        __m256i sum[2];
+        transpose_entries(scale, job->w->scale_f16, job->per_row, g->index, b);
+        if (has_offset)
+            transpose_entries(offset, job->w->offset_f16, job->per_row, g->index, b);
+        for (size_t i = 0; i < LANES; i += 2) {
+            if (i % 4 == 0)
+                prefetch_rows(g, (b + i) * (Q8_BLOCK / 2));
+            sum_pair(sum, g, x, b + i, true, is_signed);
+            for (size_t h = 0; h < 2; h++)
+                a = add_block(a, sum[h], has_offset ? offset[i + h] : constant,
+                              _mm256_broadcast_ss(job->x.sum + b + i + h), scale[i + h],
+                              _mm256_broadcast_ss(job->x.scale + b + i + h));
+        }
+    }
+    *acc = a;
+    return b;
+}
+
+static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *job, const row_group *g, bool is_signed,
+                                                               bool has_offset)
+{
+    size_t n_blocks = job->w->k / Q8_BLOCK, per_entry = job->blocks_per_entry, b = 0;
     const int8_t *x = (const int8_t *)job->x.codes;
     entries scale, offset;
     __m256 acc = _mm256_setzero_ps(), constant = _mm256_set1_ps(is_signed ? 8.0f : 0.0f);
-    for (size_t b = 0; b < n_blocks;) {
+    if (per_entry == 1)
+        b = eight_blocks(&acc, job, g, is_signed, has_offset);
+    while (b < n_blocks) {
         load_entries(&scale, job->w->scale_f16, job->per_row, g->index, b / per_entry);
         if (has_offset)
             load_entries(&offset, job->w->offset_f16, job->per_row, g->index, b / per_entry);
         size_t end = (scale.first + LANES) * per_entry;
         for (end = end < n_blocks ? end : n_blocks; b < end; b += 2) {
-            bool whole = b + 1 < n_blocks;
-            size_t at = b * (Q8_BLOCK / 2);
-            __m256i v[LANES], sum[2];
-            __m256i x0 = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK));
-            __m256i x1 = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK + 32));
-            __m256i even = _mm256_permute2x128_si256(x0, x1, 0x20), odd = _mm256_permute2x128_si256(x0, x1, 0x31);
-            for (size_t r = 0; r < LANES; r++) {
-                const __m256i *p = (const __m256i *)(const void *)(g->codes[r] + at);
-                if (b % 4 == 0)
-                    _mm_prefetch((const char *)g->codes[r] + at + AHEAD, _MM_HINT_T0);
-                v[r] = multiply_pair(whole ? _mm256_loadu_si256(p)
-                                           : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)p)),
-                                     even, odd, is_signed);
-            }
-            reduce_rows(sum, v);
+            __m256i sum[2];
+            if (b % 4 == 0)
+                prefetch_rows(g, b * (Q8_BLOCK / 2));
+            sum_pair(sum, g, x, b, b + 1 < n_blocks, is_signed);
             for (size_t h = 0; h < 2 && b + h < n_blocks; h++) {
                 size_t entry = (b + h) / per_entry - scale.first;
                 acc = add_block(acc, sum[h], has_offset ? _mm256_loadu_ps(offset.value[entry]) : constant,
@@ -177,14 +226,14 @@ static inline __attribute__((always_inline)) void multiply_tile(float *y, size_t
         __m256i sum[4][2];
         for (size_t r = 0; r < n_x; r++)
             sum[r][0] = sum[r][1] = _mm256_setzero_si256();
-        size_t at = (first + b) * Q8_BLOCK;
+        size_t at = even_at(first + b);
         const uint8_t *w = t->codes[b][0][0];
-        for (size_t s = 0; s < STEPS; s++, at += 4, w += TILE * 4) {
+        for (size_t s = 0; s < STEPS; s++, w += TILE * 4) {
             __m256i w0 = _mm256_load_si256((const __m256i *)(const void *)w);
             __m256i w1 = _mm256_load_si256((const __m256i *)(const void *)(w + LANES * 4));
             for (size_t r = 0; r < n_x; r++) {
                 int32_t four;
-                memcpy(&four, (const int8_t *)x[r].codes + at, sizeof four);
+                memcpy(&four, (const int8_t *)x[r].codes + at + 4 * s + (s < STEPS / 2 ? 0 : ODD_AT - Q8_BLOCK / 2), sizeof four);
                 __m256i xv = _mm256_set1_epi32(four);
                 sum[r][0] = _mm256_add_epi16(sum[r][0], _mm256_maddubs_epi16(w0, xv));
                 sum[r][1] = _mm256_add_epi16(sum[r][1], _mm256_maddubs_epi16(w1, xv));
@@ -231,10 +280,9 @@ static size_t scratch_size(size_t m, size_t k)
 
 static __m256 times_eight(const coded_job *job, row_group g, bool is_signed)
 {
-    bool plain = job->blocks_per_entry == 1;
-    return is_signed           ? plain ? eight_rows(job, &g, true, false, true) : eight_rows(job, &g, true, false, false)
-           : job->w->offset_f16 ? eight_rows(job, &g, false, true, false)
-                                : eight_rows(job, &g, false, false, false);
+    return is_signed            ? eight_rows(job, &g, true, false)
+           : job->w->offset_f16 ? eight_rows(job, &g, false, true)
+                                : eight_rows(job, &g, false, false);
 }
 
 static void times(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch,
@@ -245,11 +293,11 @@ static void times(float *y, size_t ldy, const void *q8, size_t m, const pome_cod
         many(y, ldy, q8, m, &job, n, (tile *)scratch, is_signed);
         return;
     }
-    size_t apart = n / LANES; /* each lane goes through rows that follow one another */
+    size_t apart = rows_between(n); /* each lane goes through rows that follow one another */
     for (size_t j = 0; j < apart; j++)
         store_rows_apart(y + j, times_eight(&job, rows_apart(w, job.row_bytes, j, apart, n), is_signed), apart);
-    if (n % LANES)
-        store_rows(y + apart * LANES, times_eight(&job, rows_from(w, job.row_bytes, apart * LANES, n), is_signed), n % LANES);
+    for (size_t j = apart * LANES; j < n; j += LANES)
+        store_rows(y + j, times_eight(&job, rows_from(w, job.row_bytes, j, n), is_signed), n - j);
 }
 
 static void times_i4(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch)

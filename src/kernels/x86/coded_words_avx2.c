@@ -346,14 +346,16 @@ static inline __attribute__((always_inline)) void times(float *y, size_t ldy, co
         many(y, ldy, q8, m, &job, n, (tile *)scratch, kind, &p);
         return;
     }
-    size_t apart = n / LANES, rest = n % LANES; /* each lane goes through rows that follow one another */
-    for (size_t j = 0; j < apart + (rest > 0); j++) {
-        row_group g = j < apart ? rows_apart(w, job.row_bytes, j, apart, n) : rows_from(w, job.row_bytes, n - rest, n);
+    size_t apart = rows_between(n); /* each lane goes through rows that follow one another */
+    for (size_t step = 0; step < apart + (n - apart * LANES + LANES - 1) / LANES; step++) {
+        bool is_apart = step < apart;
+        size_t j = is_apart ? step : apart * LANES + (step - apart) * LANES;
+        row_group g = rows_apart(w, job.row_bytes, j, is_apart ? apart : 1, n);
         __m256 sum = eight_rows(&job, &g, kind, &p);
-        if (j < apart)
+        if (is_apart)
             store_rows_apart(y + j, sum, apart);
         else
-            store_rows(y + n - rest, sum, rest);
+            store_rows(y + j, sum, n - j);
     }
 }
 

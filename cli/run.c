@@ -330,6 +330,8 @@ static pome_status open_run(run_state *run, const char *path, pome_error *err)
     pome_status status = set_source_open(&run->models, &args->source, path, &args->common, err);
     if (status == POME_OK)
         status = open_llm(&run->llm, run->models, &args->llm, args->context, err);
+    if (status == POME_OK && !pome_llm_has_logits(run->llm) && args->temperature > 0)
+        note(&args->common, "the model picks tokens itself and gives no logits: temperature, top-k and the like do nothing");
     if (status == POME_OK)
         status = pome_llm_session_create(&run->session, run->llm, err);
     if (status == POME_OK)

@@ -2,7 +2,7 @@
 """Makes the sets of models in contracts/ with coremltools: one small Llama in the forms in which public projects cut and
 feed it. The expected values are PyTorch's, in float32, for the weights in the files.
 
-    make_contract_sets.py [OUT]       (coremltools 9, torch, numpy; OUT defaults to contracts/ beside this file)
+    make_contract_sets.py [OUT [NAME...]]    (coremltools 9, torch, numpy; OUT defaults to contracts/ beside this file)
 
 Modelled on the public conversion sources of ANEMLL (meta.yaml, embeddings, FFN_PF functions, lm_head) and CoreML-LLM
 (chunks with rotary rows and masks as inputs, arg-max inside); nothing is taken from them but names and shapes."""
@@ -65,12 +65,13 @@ def attend(q, k, v, mask):
 # ---- the reference ----
 
 def reference(w, ids):
-    """Logits of all rows [n, VOCAB], whole sequence at once."""
+    """Logits of all rows [n, VOCAB], whole sequence at once. w["window"]: how far back each layer sees."""
     n = len(ids)
     cos, sin = (t[:n] for t in rotary())
-    mask = torch.full((n, n), float("-inf")).triu(1)
     x = w["embed"][torch.tensor(ids)][None]
     for i in range(LAYERS):
+        near = torch.ones(n, n).triu(1 - w.get("window", {}).get(i, n)).tril() > 0
+        mask = torch.where(near, 0.0, float("-inf"))
         x = x + F.linear(attend(*projections(w[i], norm(x, w[i]["n1"]), cos, sin), mask).transpose(1, 2).reshape(1, n, -1), w[i]["o"])
         x = x + feed_forward(w[i], norm(x, w[i]["n2"]))
     return F.linear(norm(x, w["norm"]), w["head"])[0]
@@ -258,11 +259,120 @@ def make_anemll(w, folder, chunks):
     (folder / "meta.yaml").write_text(META.format(context=CONTEXT, batch=BATCH, chunks=chunks, split=SPLIT))
 
 
-def main(root):
+# ---- CoreML-LLM ----
+
+def argmax(logits):
+    return logits.argmax(-1).to(torch.int32)
+
+
+class SlidingChunk(nn.Module):
+    """Layer 0 over a window that moves left, layer 1 over the whole context and a head that takes the arg-max."""
+
+    def __init__(self, w, index):
+        super().__init__()
+        self.layer, self.index = Projected(w[index]), index
+        self.norm, self.head = nn.Parameter(w["norm"].clone()), conv(w["head"])
+
+    def forward(self, hidden_states, causal_mask_full, causal_mask_sliding, update_mask, cos, sin, k, v):
+        layer, x = self.layer, hidden_states
+        h = norm(x, layer.n1)
+        q, key, value = layer.heads(layer.q, h, HEADS, 1), layer.heads(layer.k, h, KV, 1), layer.heads(layer.v, h, KV, 1)
+        key = rotate(key, cos, sin)
+        if self.index == 0:
+            k, v = torch.cat((k[:, :, 1:], key), 2), torch.cat((v[:, :, 1:], value), 2)
+            mask = causal_mask_sliding
+        else:
+            k, v = k * (1 - update_mask) + key * update_mask, v * (1 - update_mask) + value * update_mask
+            mask = causal_mask_full
+        x = layer.finish(x, attend(rotate(q, cos, sin), k, v, mask), 1)
+        if self.index == 0:
+            return x, k, v
+        logits = self.head(norm(x, self.norm).permute(0, 2, 1).unsqueeze(2)).squeeze(2).transpose(1, 2)
+        return argmax(logits), logits.amax(-1), k, v
+
+
+WINDOW = 16
+
+
+def int8_rows(weight):
+    """CoreML-LLM's tables: codes, and a scale per row of which 127 codes make the largest value."""
+    scale = exact(weight.abs().amax(1, keepdim=True))
+    code = (weight / scale * 127).round().clamp(-127, 127)
+    return code.numpy().astype(np.int8), scale.numpy().astype(F16), exact(code * scale / 127)
+
+
+def write_sliding(w, folder):
+    codes, scales, _ = int8_rows(w["source"] / 2)
+    (folder / "embed_tokens_q8.bin").write_bytes(codes.tobytes())
+    (folder / "embed_tokens_scales.bin").write_bytes(scales.tobytes())
+    json.dump({"hidden_size": HIDDEN, "context_length": CONTEXT, "vocab_size": VOCAB, "embed_scale": 2.0, "sliding_window": WINDOW},
+              open(folder / "model_config.json", "w"))
+    for name, table in zip(("cos", "sin"), rotary()):
+        for kind in ("sliding", "full"):
+            np.save(folder / f"{name}_{kind}.npy", table.numpy().astype(F16))
+
+
+def make_sliding(w, folder):
+    write_sliding(w, folder)
+    for index in range(LAYERS):
+        rows, kind, short = (WINDOW, "sliding", "s") if index == 0 else (CONTEXT, "full", "f")
+        shapes = {"hidden_states": (1, 1, HIDDEN), "causal_mask_full": (1, 1, 1, CONTEXT), "causal_mask_sliding": (1, 1, 1, WINDOW),
+                  "update_mask": (1, 1, CONTEXT, 1), f"cos_{short}": (1, 1, 1, DIM), f"sin_{short}": (1, 1, 1, DIM),
+                  f"K_{kind}_in": (1, KV, rows, DIM), f"V_{kind}_in": (1, KV, rows, DIM)}
+        results = out("hidden_states_out") if index == 0 else [*out("token_id", dtype=I32), *out("token_logit")]
+        convert(SlidingChunk(w, index), tuple(torch.zeros(s) for s in shapes.values()), [tensor(n, s) for n, s in shapes.items()],
+                [*results, *out(f"K_{kind}_out", f"V_{kind}_out")]).save(str(folder / f"chunk{index + 1}.mlpackage"))
+
+
+class CacheChunk(nn.Module):
+    """One layer whose caches are written where the position says."""
+
+    def __init__(self, w, index):
+        super().__init__()
+        self.layer = Projected(w[index])
+        self.register_buffer("rows", torch.arange(CONTEXT).float().view(1, 1, CONTEXT, 1), persistent=False)
+
+    def forward(self, hidden_in, position, cos, sin, k, v):
+        layer, x = self.layer, hidden_in
+        h, cos, sin = norm(x, layer.n1), cos.unsqueeze(1), sin.unsqueeze(1)
+        q, key, value = layer.heads(layer.q, h, HEADS, 1), layer.heads(layer.k, h, KV, 1), layer.heads(layer.v, h, KV, 1)
+        is_row = self.rows.eq(position.view(1, 1, 1, 1))
+        k, v = torch.where(is_row, rotate(key, cos, sin), k), torch.where(is_row, value, v)
+        mask = (self.rows.view(1, 1, 1, CONTEXT) > position.view(1, 1, 1, 1)).float() * -1e4
+        return layer.finish(x, attend(rotate(q, cos, sin), k, v, mask), 1), k, v
+
+
+class CacheHead(nn.Module):
+    def __init__(self, w):
+        super().__init__()
+        self.norm, self.head = nn.Parameter(w["norm"].clone()), conv(w["head"])
+
+    def forward(self, hidden_in):
+        return argmax(self.head(norm(hidden_in, self.norm).permute(0, 2, 1).unsqueeze(2)).squeeze(2).transpose(1, 2))
+
+
+def make_caches(w, folder):
+    (folder / "embed_weight.bin").write_bytes(w["embed"].numpy().astype(F16).tobytes())
+    json.dump({"rope_theta": 10000.0}, open(folder / "model_config.json", "w"))
+    for i in range(LAYERS):
+        shapes = {"hidden_in": (1, 1, HIDDEN), "position": (1,), "cos": (1, 1, DIM), "sin": (1, 1, DIM),
+                  f"k_{i}": (1, KV, CONTEXT, DIM), f"v_{i}": (1, KV, CONTEXT, DIM)}
+        inputs = [tensor(n, s, np.float32 if n == "position" else F16) for n, s in shapes.items()]
+        convert(CacheChunk(w, i), tuple(torch.zeros(s) for s in shapes.values()), inputs, out("hidden", f"new_k_{i}", f"new_v_{i}")).save(
+            str(folder / f"chunk_{i}.mlpackage"))
+    convert(CacheHead(w), torch.zeros(1, 1, HIDDEN), [tensor("hidden_in", (1, 1, HIDDEN))], out("next_token", dtype=I32)).save(
+        str(folder / "chunk_head.mlpackage"))
+
+
+def main(root, only):
     torch.manual_seed(0)
     w = make_weights(5)
-    values = expected(w)
-    for name, make in {"anemll": lambda f: make_anemll(w, f, 2)}.items():
+    sliding = dict(w, source=w["embed"], embed=int8_rows(w["embed"] / 2)[2] * 2, window={0: WINDOW})
+    for name, weights, make in (("anemll", w, lambda f: make_anemll(w, f, 2)), ("coreml-llm-sliding", sliding, lambda f: make_sliding(sliding, f)),
+                                ("coreml-llm-caches", w, lambda f: make_caches(w, f))):
+        if only and name not in only:
+            continue
+        values = expected(weights)
         folder = root / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -272,4 +382,4 @@ def main(root):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent / "contracts")
+    main(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent / "contracts", sys.argv[2:])

@@ -113,8 +113,10 @@ def read_known():
 
 
 def find_known(entries, result):
+    function = result["id"].split("[")[0]
     for entry in entries:
-        if fnmatch.fnmatchcase(result["id"], entry["test"].replace("[", "[[]") + "*"):
+        pattern = entry["test"].replace("[", "[[]")
+        if fnmatch.fnmatchcase(result["id"], pattern) or fnmatch.fnmatchcase(function, pattern):
             return entry
     return None
 

@@ -128,6 +128,18 @@ def test_outputs_belong_to_the_caller():
     assert np.array_equal(first, kept) and first.flags.writeable
     del model
     assert np.array_equal(first, kept)
+    model = package.Model(GOLDEN / "chunks-lut4-split" / "tiny-llama_chunk4.mlpackage")  # outputs of fixed shape
+    x = np.random.default_rng(3).standard_normal((1, 64, 8, 8)).astype(np.float16)
+    first = model.predict({"x": x})
+    kept = {name: value.copy() for name, value in first.items()}
+    assert {value.shape for value in kept.values()} == {(1, 64, 256)}
+    second = model.predict({"x": 0 * x})
+    assert all(np.array_equal(first[name], kept[name]) for name in kept)
+    assert not any(np.array_equal(second[name], kept[name]) for name in kept)
+    with pytest.raises(package.ArgumentError):
+        model.predict({"x": x[:, :32]})
+    third = model.predict({"x": x})
+    assert all(np.array_equal(third[name], kept[name]) for name in kept)
 
 
 def test_batch_and_threads():

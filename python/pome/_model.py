@@ -30,6 +30,8 @@ class Feature:
         is_optional: the input may be left out.
         default: what a missing optional input is filled with, or ``None``.
         text: type and shapes as one line.
+        color: of images, the order of the program's planes: ``"gray"``, ``"gray_f16"``, ``"rgb"``, ``"bgr"``; else ``""``.
+        classes: the labels that a classifier's output speaks of, texts or integers; ``()`` for everything else.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Feature:
     is_optional: bool
     default: float | None
     text: str
+    color: str = ""
+    classes: tuple[str, ...] | tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}  {self.text}"
@@ -77,6 +81,18 @@ def _as_array(value: ArrayLike, name: str) -> Any:
         array = array.astype(array.dtype.newbyteorder("="))
     if not array.flags.aligned or any(s % array.itemsize for s in array.strides):
         array = np.ascontiguousarray(array)
+    return array
+
+
+def _result(feature: Feature, value: Any) -> Any:
+    """An output as :meth:`Model.predict` gives it."""
+    if isinstance(value, str):
+        return value
+    array = np.asarray(value)
+    if feature.kind == "dictionary":
+        return dict(zip(feature.classes, array.tolist()))
+    if feature.kind == "int64":
+        return int(array.reshape(()))
     return array
 
 
@@ -235,17 +251,20 @@ class Model:
 
     def predict(
         self, inputs: Mapping[str, ArrayLike], state: State | None = None, *, function: str | None = None
-    ) -> dict[str, NDArray[Any]]:
+    ) -> dict[str, Any]:
         """Runs a function once.
 
         Args:
             inputs: arrays by name, of any numeric type: what differs from the declared type is converted (floats to
                 integers by truncation). Arrays are read as they lie, with any strides. Optional inputs may be left out.
+                An image is an array of pixels, [height, width, 3] or [height, width] in gray with values from 0 to 255, a PIL
+                image of that form, or the program's planes [1, channels, height, width].
             state: from :meth:`state`; needed where the function has states. It is updated in place.
             function: ``None``: the default one.
 
         Returns:
-            New arrays by name, in the declared types.
+            New arrays by name, in the declared types. Images come as pixels, uint8 [height, width, 3] or [height, width]. A
+            classifier gives its label as a text or integer, and its probabilities as a dictionary by label.
 
         Raises:
             KeyError: a name that is no input of the function, or no function.
@@ -262,11 +281,11 @@ class Model:
             tensors = predictor.run(given, state._native if state is not None else None)
         finally:
             self._give_back(chosen.name, predictor)
-        return {f.name: np.asarray(t) for f, t in zip(chosen.outputs, tensors)}
+        return {f.name: _result(f, t) for f, t in zip(chosen.outputs, tensors)}
 
     def predict_batch(
         self, batch: Iterable[Mapping[str, ArrayLike]], *, function: str | None = None
-    ) -> list[dict[str, NDArray[Any]]]:
+    ) -> list[dict[str, Any]]:
         """Runs a function without states once for each element, in order. Raises as :meth:`predict`."""
         return [self.predict(inputs, function=function) for inputs in batch]
 

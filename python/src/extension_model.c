@@ -56,17 +56,19 @@ static PyObject *enumerated_tuple(const pome_feature *f)
 
 static PyObject *feature_dict(const pome_feature *f)
 {
+    static const char *const colors[] = {"", "gray", "gray_f16", "rgb", "bgr"};
     static const char *const kinds[] = {"tensor", "image", "dictionary", "string", "int64", "double", "sequence"};
     char text[256];
     PyObject *shape = f->rank < 0 ? Py_NewRef(Py_None) : ints_tuple(f->shape, f->rank);
     PyObject *range = range_tuple(f), *enumerated = enumerated_tuple(f);
     PyObject *made = NULL;
     if (shape && range && enumerated)
-        made = Py_BuildValue("{ss ss ss ss sO sO sO sO sO ss}", "name", f->name, "description", f->description, "kind",
+        made = Py_BuildValue("{ss ss ss ss sO sO sO sO sO ss ss}", "name", f->name, "description", f->description, "kind",
                              (size_t)f->kind < sizeof kinds / sizeof kinds[0] ? kinds[f->kind] : "unknown", "dtype",
                              pome_dtype_name(f->dtype), "shape", shape, "range", range, "enumerated", enumerated,
                              "is_optional", f->is_optional ? Py_True : Py_False, "has_default",
-                             f->has_default ? Py_True : Py_False, "text", pome_feature_format(f, text, sizeof text));
+                             f->has_default ? Py_True : Py_False, "text", pome_feature_format(f, text, sizeof text), "color",
+                             (size_t)f->color < sizeof colors / sizeof colors[0] ? colors[f->color] : "");
     if (made && f->has_default) {
         PyObject *value = PyFloat_FromDouble(f->default_value);
         if (!value || PyDict_SetItemString(made, "default", value) < 0)
@@ -98,12 +100,41 @@ static PyObject *function_dict(const pome_function_info *f)
                          feature_list(f->outputs, f->n_outputs), "states", feature_list(f->states, f->n_states));
 }
 
-static PyObject *functions_list(const pome_model_info *info)
+/* Labels of a classifier: str or int. */
+static PyObject *classes_tuple(const pome_classes *classes)
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)classes->n);
+    for (uint32_t i = 0; tuple && i < classes->n; i++) {
+        const char *name = classes->names ? classes->names[i] : NULL;
+        PyObject *label = name ? PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace")
+                               : PyLong_FromLongLong((long long)classes->ids[i]);
+        if (!label || PyTuple_SetItem(tuple, (Py_ssize_t)i, label) < 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+/* Adds the field "classes" to the features of a list: what the outputs of a classifier speak of, empty for all others. */
+static int add_classes(PyObject *features, const pome_model *model, uint32_t function)
+{
+    for (Py_ssize_t i = 0; i < PyList_Size(features); i++) {
+        pome_classes classes = pome_model_classes(model, function, (uint32_t)i);
+        PyObject *tuple = classes_tuple(&classes);
+        int failed = !tuple || PyDict_SetItemString(PyList_GetItem(features, i), "classes", tuple) < 0;
+        Py_XDECREF(tuple);
+        if (failed)
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *functions_list(const pome_model *model, const pome_model_info *info)
 {
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list && i < info->n_functions; i++) {
         PyObject *function = function_dict(&info->functions[i]);
-        if (!function || PyList_Append(list, function) < 0)
+        if (!function || add_classes(PyDict_GetItemString(function, "outputs"), model, i) < 0 ||
+            PyList_Append(list, function) < 0)
             Py_CLEAR(list);
         Py_XDECREF(function);
     }
@@ -181,7 +212,7 @@ static PyObject *model_describe(PyObject *object, PyObject *Py_UNUSED(unused))
     return Py_BuildValue("{sN si ss ss ss ss sN sN sI sK}", "path", PyUnicode_DecodeFSDefault(info->path),
                          "specification_version", (int)info->specification_version, "short_description",
                          info->short_description, "version", info->version, "author", info->author, "license", info->license,
-                         "metadata", metadata_dict(info), "functions", functions_list(info), "default_function",
+                         "metadata", metadata_dict(info), "functions", functions_list(self->model, info), "default_function",
                          (unsigned)info->default_function, "weights_bytes", (unsigned long long)info->weights_bytes);
 }
 
@@ -392,7 +423,11 @@ static pome_status run_bare(py_predictor *self, const pome_tensor *inputs, const
             if (pome_predictor_bind_output(self->predictor, i, NULL, &ignored) != POME_OK && status == POME_OK)
                 status = ignored.code, *err = ignored;
         } else if (status == POME_OK) {
-            status = pome_tensor_clone(&outputs[i], pome_predictor_output(self->predictor, i), err);
+            const pome_tensor *output = pome_predictor_output(self->predictor, i);
+            if (output->dtype == POME_DTYPE_STRING) /* a label: outputs_tuple reads it before the next run */
+                outputs[i] = pome_tensor_borrow(output->data, output->dtype, output->rank, output->shape);
+            else
+                status = pome_tensor_clone(&outputs[i], output, err);
         }
     }
     return status;
@@ -402,7 +437,9 @@ static PyObject *outputs_tuple(pome_tensor *outputs, uint32_t n)
 {
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
     for (uint32_t i = 0; tuple && i < n; i++) {
-        PyObject *output = py_tensor_wrap(&outputs[i], NULL);
+        const char *label = outputs[i].dtype == POME_DTYPE_STRING ? *(const char *const *)outputs[i].data : NULL;
+        PyObject *output = label ? PyUnicode_DecodeUTF8(label, (Py_ssize_t)strlen(label), "replace")
+                                 : py_tensor_wrap(&outputs[i], NULL);
         if (!output || PyTuple_SetItem(tuple, (Py_ssize_t)i, output) < 0)
             Py_CLEAR(tuple);
     }
@@ -473,7 +510,7 @@ done:
 
 static PyMethodDef predictor_methods[] = {
     {"run", predictor_run, METH_VARARGS,
-     "run(inputs: tuple, state: State | None): one array or None per input, in order; gives a Tensor per output."},
+     "run(inputs: tuple, state: State | None): one array or None per input, in order; gives a Tensor per output, a str for a label."},
     PY_REFUSE_PICKLE,
     {0},
 };

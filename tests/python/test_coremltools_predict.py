@@ -119,6 +119,36 @@ PROGRAM = """
         model = ct.models.MLModel(two, function_name=name)
         assert model.make_state() is not None
 
+    # classifiers and images
+    from PIL import Image
+
+    @mb.program(input_specs=[mb.TensorSpec(shape=(1, 3, 4, 6))], opset_version=ct.target.iOS16)
+    def brightest(x):
+        return mb.softmax(x=mb.mul(x=mb.reduce_mean(x=x, axes=[2, 3]), y=np.float32(0.05)), name="p")
+
+    colors = np.random.default_rng(0).integers(0, 50, (4, 6, 3), np.uint8)
+    colors[..., 0] += 200
+    picture = Image.fromarray(colors)
+    image = ct.ImageType(name="x", shape=(1, 3, 4, 6), color_layout=ct.colorlayout.BGR)
+    model = ct.convert(brightest, inputs=[image], classifier_config=ct.ClassifierConfig(["blue", "green", "red"]),
+                       minimum_deployment_target=ct.target.iOS16)
+    for given in (picture, picture.convert("RGBA")):
+        out = model.predict({"x": given})
+        assert out["classLabel"] == "red" and max(out["classLabel_probs"], key=out["classLabel_probs"].get) == "red", out
+        assert list(out["classLabel_probs"]) == ["blue", "green", "red"] and abs(sum(out["classLabel_probs"].values()) - 1) < 1e-2
+
+    @mb.program(input_specs=[mb.TensorSpec(shape=(1, 3, 4, 6))], opset_version=ct.target.iOS16)
+    def halved(x):
+        return mb.mul(x=x, y=np.float32(0.5), name="y")
+
+    image = ct.ImageType(name="x", shape=(1, 3, 4, 6), color_layout=ct.colorlayout.RGB)
+    model = ct.convert(halved, inputs=[image], outputs=[ct.ImageType(name="y", color_layout=ct.colorlayout.RGB)],
+                       minimum_deployment_target=ct.target.iOS16)
+    out = model.predict({"x": picture})["y"]
+    assert out.mode == "RGBA" and out.size == (6, 4)
+    assert np.abs(np.asarray(out)[..., :3] - colors / 2.0).max() <= 0.5 and (np.asarray(out)[..., 3] == 255).all()
+    refused(lambda: model.predict({"x": Image.fromarray(colors[:2])}), "image")
+
     # other kinds of model
     spec = ct.proto.Model_pb2.Model()
     spec.specificationVersion = 4

@@ -104,13 +104,27 @@ def _compile(package: str, destination: str) -> str:
 # ---- values ----
 
 
-def _image_array(feature: pome.Feature, image: Any) -> np.ndarray:
-    raise RuntimeError(f"input {feature.name}: images are not supported")
+def _pixels(feature: pome.Feature, image: Any) -> np.ndarray:
+    """A PIL image in the mode that the feature wants."""
+    modes = {"gray": ("L",), "gray_f16": ("F",)}.get(feature.color, ("RGB", "RGBA"))
+    if feature.kind != "image":
+        raise RuntimeError(f"input {feature.name}: an image, wanted {feature.text}")
+    return np.asarray(image if image.mode in modes else image.convert(modes[0]))
+
+
+def _image(feature: pome.Feature, pixels: np.ndarray) -> Any:
+    """As the framework gives images: colors with an opaque alpha, halves as floats."""
+    from PIL import Image
+
+    if pixels.ndim == 2:
+        return Image.fromarray(pixels.astype(np.float32) if pixels.dtype == np.float16 else pixels)
+    opaque = np.full((*pixels.shape[:2], 1), 255, np.uint8)
+    return Image.fromarray(np.ascontiguousarray(np.concatenate([pixels[..., :3], opaque], axis=2)))
 
 
 def _to_engine(feature: pome.Feature, value: Any) -> Any:
     if hasattr(value, "getbands"):  # a PIL image
-        return _image_array(feature, value)
+        return _pixels(feature, value)
     if isinstance(value, (bytes, str, dict)):
         raise RuntimeError(f"input {feature.name}: {type(value).__name__}, wanted {feature.text}")
     array = np.asarray(value)
@@ -119,8 +133,12 @@ def _to_engine(feature: pome.Feature, value: Any) -> Any:
     return array
 
 
-def _from_engine(array: np.ndarray) -> Any:
+def _from_engine(feature: pome.Feature, array: Any) -> Any:
     """Core ML's arrays have few types: halves come as float32, small integers and truth values as int32."""
+    if not isinstance(array, np.ndarray):
+        return array
+    if feature.kind == "image":
+        return _image(feature, array)
     if array.dtype == np.float16:
         array = array.astype(np.float32)
     elif array.dtype in (np.bool_, np.uint8, np.int16, np.uint16, np.uint32):
@@ -191,7 +209,7 @@ class _MLModelProxy:
             begin = time.perf_counter_ns()
             outputs = self._model.predict(given, state._state if state is not None else None, function=self._function.name)
             self._last_ns = time.perf_counter_ns() - begin
-        return {name: _from_engine(value) for name, value in outputs.items()}
+        return {f.name: _from_engine(f, outputs[f.name]) for f in self._function.outputs}
 
     def batchPredict(self, batch: list[dict]) -> list[dict]:
         begin = time.perf_counter_ns()

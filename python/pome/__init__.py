@@ -15,7 +15,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._llm import LLM, Chat, Generation, Session, Token
-from ._model import Feature, Function, Model, State
+from ._model import Feature, Function, Model, State, compile
 from ._pome import version as __version__
 from ._tokenizer import Tokenizer
 
@@ -40,4 +40,5 @@ __all__ = [
     "Tokenizer",
     "UnsupportedError",
     "__version__",
+    "compile",
 ]

@@ -96,6 +96,28 @@ def _result(feature: Feature, value: Any) -> Any:
     return array
 
 
+WEIGHTS = {"auto": 0, "clone": 1, "link": 2, "copy": 3}
+
+
+def compile(
+    path: str | os.PathLike[str], out: str | os.PathLike[str], *, weights: str = "auto", force: bool = False
+) -> None:
+    """Writes the compiled form of a package, a folder ``NAME.mlmodelc``.
+
+    Args:
+        path: a package, or a folder of packages; then ``out`` is a folder too.
+        weights: how weight files get there: ``"clone"``, ``"link"``, ``"copy"``, or ``"auto"``: the first that works.
+        force: replace what is at ``out``.
+
+    Raises:
+        ArgumentError: ``out`` is there already, or its name does not fit.
+        FormatError, UnsupportedError, FileError: as :class:`Model`.
+    """
+    if weights not in WEIGHTS:
+        raise ValueError(f"weights '{weights}': there are {', '.join(WEIGHTS)}")
+    _pome.compile(path, out, WEIGHTS[weights], force)
+
+
 class State(Mapping[str, NDArray[Any]]):
     """What a model keeps between predictions: arrays by name, all zero at first. Made by :meth:`Model.state`.
 
@@ -136,7 +158,7 @@ class Model:
     weights. The interpreter's lock is released while the engine works.
 
     Args:
-        path: a ``.mlpackage`` folder.
+        path: a ``.mlpackage`` or compiled ``.mlmodelc`` folder.
         numerics: ``"exact"`` (constants as in the file, float32 between operators), ``"fast"`` (activations of quantized
             linear layers may be int8) or ``"fp16"`` (every result rounded to its declared type).
         threads: how many threads a prediction uses; 0: as many as the process may use. Results do not depend on it.

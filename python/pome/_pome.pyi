@@ -7,6 +7,8 @@ from typing_extensions import Buffer
 
 version: str
 
+def compile(source: str | bytes | PathLike[str], out: str | bytes | PathLike[str], weights: int, force: bool, /) -> None: ...
+
 @final
 class Tensor(Buffer):
     @property

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "pome/compile.h"
+
 PyObject *py_raise(const pome_error *err)
 {
     PyObject *errors = PyImport_ImportModule("pome._errors");
@@ -54,11 +56,40 @@ PyObject *py_refuse_pickle(PyObject *self, PyObject *Py_UNUSED(unused))
     return NULL;
 }
 
+static PyObject *compile_package(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *source = NULL, *out = NULL;
+    int weights = 0, force = 0;
+    if (!PyArg_ParseTuple(args, "O&O&ip", PyUnicode_FSConverter, &source, PyUnicode_FSConverter, &out, &weights, &force)) {
+        Py_XDECREF(source); /* the second may have failed */
+        return NULL;
+    }
+    pome_compile_opts opts;
+    pome_compile_opts_default(&opts);
+    opts.weights = (pome_compile_weights)weights;
+    opts.force = force;
+    const char *source_text = PyBytes_AsString(source), *out_text = PyBytes_AsString(out);
+    pome_error err;
+    pome_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = pome_compile(source_text, out_text, &opts, NULL, &err);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(source);
+    Py_DECREF(out);
+    return status == POME_OK ? Py_NewRef(Py_None) : py_raise(&err);
+}
+
+static PyMethodDef extension_functions[] = {
+    {"compile", compile_package, METH_VARARGS, "compile(source, out, weights: int, force: bool)"},
+    {0},
+};
+
 static struct PyModuleDef extension = {
     PyModuleDef_HEAD_INIT,
     .m_name = "pome._pome",
     .m_doc = "Thin types over the C interface; programs use the classes of the package.",
     .m_size = -1,
+    .m_methods = extension_functions,
 };
 
 PyMODINIT_FUNC PyInit__pome(void);

@@ -184,6 +184,21 @@ def test_a_prediction_lets_other_threads_run(model):
     assert sum(seen) > 20
 
 
+def test_compiling(tmp_path, model):
+    inputs = {"inputIds": [[5, 6, 7]], "causalMask": causal_mask(3, 3)}
+    want = model.predict(inputs, model.state())["logits"]
+    package.compile(model.path, tmp_path / "m.mlmodelc", weights="copy")
+    compiled = package.Model(tmp_path / "m.mlmodelc")
+    assert np.array_equal(compiled.predict(inputs, compiled.state())["logits"], want)
+    with pytest.raises(package.ArgumentError):
+        package.compile(model.path, tmp_path / "m.mlmodelc")
+    package.compile(model.path, tmp_path / "m.mlmodelc", force=True)
+    with pytest.raises(ValueError, match="clone"):
+        package.compile(model.path, tmp_path / "n.mlmodelc", weights="move")
+    with pytest.raises(package.FileError):
+        package.compile(tmp_path / "none.mlpackage", tmp_path / "n.mlmodelc")
+
+
 def test_errors_carry_the_fields(tmp_path, model):
     with pytest.raises(package.FileError, match="none.mlpackage") as caught:
         package.Model(tmp_path / "none.mlpackage")

@@ -32,6 +32,7 @@ EXPORTED = (
 
 MAXIMUM_SPECIFICATION_VERSION = 10
 MODEL_FILE = os.path.join("Data", "com.apple.CoreML", "model.mlmodel")
+DESCRIPTION = "model.mlmodel"  # in the compiled folders made here
 CANNOT_PREDICT = "Unable to compute the prediction using ML Program"  # the framework's words, which callers look for
 
 
@@ -91,13 +92,10 @@ def _package_of(path: str, scratch: str) -> str:
 
 
 def _compile(package: str, destination: str) -> str:
-    """A compiled folder: the program as text, its weights, and the package's description."""
-    model = _open(package)
-    shutil.copytree(package, destination)
-    pathlib.Path(destination, "model.mil").write_text(model.mil())
-    weights = os.path.join(destination, "Data", "com.apple.CoreML", "weights")
-    if os.path.isdir(weights):
-        os.symlink(os.path.relpath(weights, destination), os.path.join(destination, "weights"))
+    """A compiled folder, with the package's description for `structure`."""
+    pome.compile(package, destination)
+    if os.path.exists(os.path.join(package, MODEL_FILE)):
+        shutil.copy(os.path.join(package, MODEL_FILE), os.path.join(destination, DESCRIPTION))
     return destination
 
 

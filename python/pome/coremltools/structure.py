@@ -14,7 +14,8 @@ _SUMMING = {"linear": "weight", "conv": "weight", "conv_transpose": "weight", "m
 def _read_spec(path: str) -> Any:
     from coremltools.proto import Model_pb2
 
-    file = os.path.join(os.path.expanduser(path), native.MODEL_FILE)
+    path = os.path.expanduser(path)
+    file = os.path.join(path, native.DESCRIPTION if path.rstrip("/").endswith(".mlmodelc") else native.MODEL_FILE)
     if not os.path.exists(file):
         raise RuntimeError(f"{path}: the structure is known of packages, and of folders that compile_model made here")
     spec = Model_pb2.Model()

@@ -338,6 +338,14 @@ static pome_status add_inputs_and_states(describer *d, pome_function_info *fn, c
     return POME_OK;
 }
 
+/* coremltools lists an output twice where a network returns the same tensor twice. */
+static bool is_repeated(pome_strmap *names, const feature_spec *s)
+{
+    const pome_feature *f = s->name ? pome_strmap_get(names, pome_str_of(s->name)) : NULL;
+    return f && f->kind == POME_FEATURE_TENSOR && s->type &&
+           s->type->type_case == POME__SPEC__FEATURE_TYPE__TYPE_MULTI_ARRAY_TYPE;
+}
+
 static pome_status add_function(pome_arena *arena, pome_function_info *fn, pome_predicted_names *predicted,
                                 const function_spec *s, pome_error *err)
 {
@@ -351,8 +359,10 @@ static pome_status add_function(pome_arena *arena, pome_function_info *fn, pome_
         return no_memory(err);
     POME_TRY(add_inputs_and_states(&d, fn, s, err));
     d.role = ROLE_OUTPUT;
+    fn->n_outputs = 0;
     for (size_t i = 0; i < s->n_outputs; i++)
-        POME_TRY(add_named(&d, &names, &outputs[i], s->outputs[i], err));
+        if (!is_repeated(&names, s->outputs[i]))
+            POME_TRY(add_named(&d, &names, &outputs[fn->n_outputs++], s->outputs[i], err));
     return POME_OK;
 }
 

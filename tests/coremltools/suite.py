@@ -115,7 +115,7 @@ def read_known():
 def find_known(entries, result):
     function = result["id"].split("[")[0]
     for entry in entries:
-        pattern = entry["test"].replace("[", "[[]")
+        pattern = re.sub(r"\[(?!!)", "[[]", entry["test"])  # brackets are plain but for [!...]
         if fnmatch.fnmatchcase(result["id"], pattern) or fnmatch.fnmatchcase(function, pattern):
             return entry
     return None

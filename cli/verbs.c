@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-const verb *const verbs[] = {&verb_run, &verb_predict, &verb_inspect, &verb_tokenize, &verb_convert, &verb_compile, &verb_bench, &verb_perplexity, NULL};
+const verb *const verbs[] = {&verb_run, &verb_predict, &verb_diff, &verb_inspect, &verb_tokenize, &verb_convert, &verb_compile, &verb_bench, &verb_perplexity, NULL};
 
 const verb *verb_find(const char *name)
 {

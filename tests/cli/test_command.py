@@ -8,7 +8,7 @@ import pytest
 
 from conftest import POME
 
-VERBS = ["run", "predict", "inspect", "tokenize", "convert", "bench", "perplexity"]
+VERBS = ["run", "predict", "diff", "inspect", "tokenize", "convert", "compile", "bench", "perplexity"]
 
 
 def test_version(pome):
@@ -30,7 +30,7 @@ def test_no_arguments_is_wrong_usage(fails):
 def test_help_has_usage_options_and_examples(pome, verb):
     done = pome(verb, "--help")
     assert done.returncode == 0 and done.stderr == ""
-    assert done.stdout.startswith(f"usage: pome {verb} {'SOURCE' if verb == 'convert' else 'MODEL'}")
+    assert done.stdout.startswith(f"usage: pome {verb} {dict(convert='SOURCE', compile='', diff='A [B]').get(verb, 'MODEL')}")
     assert "\nOptions:\n" in done.stdout and f"\nExamples:\n  " in done.stdout
     assert "--help-man" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 120

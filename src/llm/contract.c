@@ -9,9 +9,9 @@
 #include "base/error.h"
 
 static const pome_contract_kind *const kinds[] = {&pome_contract_stateful, &pome_contract_explicit,
-                                                &pome_contract_growing,  &pome_contract_window,
-                                                &pome_contract_anemll,   &pome_contract_coreml_llm,
-                                                &pome_contract_nocache};
+                                                &pome_contract_growing,  &pome_contract_chain,
+                                                &pome_contract_window,   &pome_contract_anemll,
+                                                &pome_contract_coreml_llm, &pome_contract_nocache};
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
 static const char *const roles[] = {"ids", "mask", "position", "positions", "logits", "cache_in", "cache_out"};

@@ -183,7 +183,7 @@ struct pome_contract {
 enum { POME_CONTEXT_ENDLESS = 1 << 20 };
 
 extern const pome_contract_kind pome_contract_stateful, pome_contract_explicit, pome_contract_growing,
-    pome_contract_window, pome_contract_anemll, pome_contract_coreml_llm, pome_contract_nocache;
+    pome_contract_chain, pome_contract_window, pome_contract_anemll, pome_contract_coreml_llm, pome_contract_nocache;
 
 /* Finds the contract of the models: the one called `name`, or NULL: the best that fits. The caller resets it.
  * Errors: UNSUPPORTED with what was seen and the nearest contract, or with two that fit equally well; ARG for a name or

@@ -61,7 +61,8 @@ static pome_status describe(pome_model *m, const pome_model *from, uint32_t func
     }
     m->functions = POME_NEW(arena, pome_model_function);
     uint32_t *places = POME_NEW_ARRAY(arena, uint32_t, was->n_outputs);
-    if (!m->functions || !places)
+    pome_classes *classes = POME_NEW_ARRAY(arena, pome_classes, was->n_outputs); /* none */
+    if (!m->functions || !places || !classes)
         return no_memory(err);
     for (uint32_t i = 0; i < was->n_outputs; i++)
         for (uint32_t o = 0; o < fn->body->n_outputs; o++)
@@ -73,7 +74,7 @@ static pome_status describe(pome_model *m, const pome_model *from, uint32_t func
                 outputs[f->n_outputs++].dtype = declared;
                 break;
             }
-    *m->functions = (pome_model_function){.fn = fn, .outputs = places};
+    *m->functions = (pome_model_function){.fn = fn, .outputs = places, .classes = classes};
     m->info = from->info;
     m->info.n_functions = 1;
     m->info.functions = f;

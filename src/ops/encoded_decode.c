@@ -37,7 +37,16 @@ static unsigned count_ones(unsigned byte)
 size_t pome_enc_rank(const enc_mask *m, size_t position)
 {
     size_t ones = m->ones_before[position / ENC_RANK_BITS];
-    for (size_t byte = position / ENC_RANK_BITS * (ENC_RANK_BITS / 8); byte < position / 8; byte++)
+    size_t byte = position / ENC_RANK_BITS * (ENC_RANK_BITS / 8);
+    for (; byte + 8 <= position / 8; byte += 8) { /* sums in 2, 4, 8 bits, then of all bytes */
+        uint64_t word;
+        memcpy(&word, m->bits + byte, sizeof word);
+        word -= word >> 1 & UINT64_C(0x5555555555555555);
+        word = (word & UINT64_C(0x3333333333333333)) + (word >> 2 & UINT64_C(0x3333333333333333));
+        word = (word + (word >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+        ones += (size_t)(word * UINT64_C(0x0101010101010101) >> 56);
+    }
+    for (; byte < position / 8; byte++)
         ones += count_ones(m->bits[byte]);
     if (position % 8)
         ones += count_ones(m->bits[position / 8] & ((1u << position % 8) - 1));

@@ -91,6 +91,7 @@ static bool add_layers(pome_anemll *a, const pome_contract_model *m, int *n_infe
 static bool find_models(const pome_contract *c, pome_anemll *a, int n_found, pome_misfit *misfit)
 {
     int n_infer = 0, n_prefill = 0, n_wanted = 0;
+    const char *other = NULL; /* a model that is none of these: left alone, unless something is missing */
     for (uint32_t i = 0; i < c->subject->n_models; i++) {
         const pome_contract_model *m = &c->subject->models[i];
         const pome_function_info *fn = &m->functions[m->default_function];
@@ -108,15 +109,15 @@ static bool find_models(const pome_contract *c, pome_anemll *a, int n_found, pom
             a->head_function = fn;
             n_found++;
         } else {
-            return pome_misfit_say(misfit, n_found, "model '%s' is neither a table of embeddings nor layers with states nor a head",
-                                   m->name);
+            other = other ? other : m->name;
         }
     }
     if (!a->embeddings_function || !a->head_function || n_infer == 0)
-        return pome_misfit_say(misfit, n_found, "there is no model with %s",
+        return pome_misfit_say(misfit, n_found, "there is no model with %s%s%s%s",
                                n_infer == 0 ? "layers for a single token, whose cache is a state"
                                : !a->embeddings_function ? "embeddings (ids in, hidden states out)"
-                                                         : "a head (hidden states in, logits out)");
+                                                         : "a head (hidden states in, logits out)",
+                               other ? "; '" : "", other ? other : "", other ? "' is no known part" : "");
     if (n_wanted > 0 && n_infer != n_wanted)
         return pome_misfit_say(misfit, n_found, "%d of %d chunks of layers are there", n_infer, n_wanted);
     if (n_prefill != n_infer && n_prefill > 0)
@@ -199,7 +200,7 @@ static bool fit(pome_contract *c, pome_misfit *misfit)
     if (!find_logits(c, a, misfit) || !check_layers(c, a, misfit))
         return false;
     c->gives_one_row = true;
-    c->specificity = 4 + is_hinted;
+    c->specificity = 5 + is_hinted;
     snprintf(c->because, sizeof c->because, "embeddings, layers with a common state and a head are models of their own%s",
              is_hinted ? ", and meta.yaml is there" : "");
     return true;

@@ -93,7 +93,7 @@ static int find_table(pome_contract *c, const pome_feature *f, bool is_rotary, p
             return i;
     if (m->n_tables < POME_TABLES_MAX && dim > 0 && strlen(f->name) < sizeof m->table_names[0] &&
         (is_rotary ? open_rotary_table : open_token_table)(c, &m->tables[m->n_tables], f->name, dim, &err)) {
-        strcpy(m->table_names[m->n_tables], f->name);
+        memcpy(m->table_names[m->n_tables], f->name, strlen(f->name) + 1);
         return m->n_tables++;
     }
     if (err.code == POME_ERR_FORMAT)
@@ -277,13 +277,13 @@ static bool fit(pome_contract *c, pome_misfit *misfit)
     pome_coreml_llm *m = c->own = calloc(1, sizeof *m);
     if (!m)
         return pome_misfit_say(misfit, 0, "memory is short");
-    misfit->n_found = 1;
+    misfit->n_found = 4;
     if (!add_chunks(c, misfit) || !find_result(c, misfit))
         return false;
     find_context(c);
     if (c->context < 1)
         return pome_misfit_say(misfit, misfit->n_found, "neither a mask nor a cache bounds the context");
-    c->specificity = 4 + m->has_rotary;
+    c->specificity = 5;
     snprintf(c->because, sizeof c->because, "%d chunks for one token at a time are fed %s%s", m->n_links,
              m->has_rotary ? "rotary rows" : "by name", c->is_argmax ? ", and the last picks the token" : "");
     return true;

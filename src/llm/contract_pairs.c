@@ -122,7 +122,7 @@ static bool pair_by_role(pome_contract *c, pome_misfit *misfit)
         int i = pome_feature_index(fn->inputs, fn->n_inputs, in->name);
         int o = out ? pome_feature_index(fn->outputs, fn->n_outputs, out->name) : -1;
         if (i < 0 || o < 0 || is_taken(c, i, o) || !may_be_cache(&fn->inputs[i]) || !may_become(c, &fn->inputs[i], o))
-            return pome_misfit_say(misfit, 1, "'%s' is mapped to cache_in, but no output of its type to cache_out", in->name);
+            return pome_misfit_say(misfit, 5, "'%s' is mapped to cache_in, but no output of its type to cache_out", in->name);
         add(c, i, o);
     }
     return true;

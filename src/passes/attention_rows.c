@@ -1,5 +1,6 @@
 /* Attention gives [B, heads, L, E]; what follows wants the heads of a row side by side, [B, L, heads, E], and asks for it
- * by a transpose, which a reshape then makes a copy of. Here attention writes that order itself. */
+ * by a transpose, which a reshape then makes a copy of. Here attention writes that order itself. One that writes rows
+ * already, and is turned back, writes heads first again. */
 #include "passes/match.h"
 
 static bool swaps_heads(const pome_op *op)
@@ -21,7 +22,9 @@ static pome_op *make(pome_function *fn, pome_arena *arena, const pome_op *attent
     bool is_grouped = attention->def->id == POME_OP_pome_grouped_attention;
     pome_value *groups = is_grouped ? pome_op_arg(attention, P_pome_grouped_attention_groups)
                                     : pome_rewrite_int(fn, arena, 1);
-    pome_value *yes = pome_rewrite_bool(fn, arena, true);
+    const pome_value *was = is_grouped ? pome_op_arg(attention, P_pome_grouped_attention_rows_first) : NULL;
+    pome_value *rows_first = pome_rewrite_bool(fn, arena, !was || pome_tensor_int_at(&was->konst->t, 0) == 0);
+    pome_value *scale = is_grouped ? pome_op_arg(attention, P_pome_grouped_attention_scale) : NULL;
     /* The first four parameters of both operators have the same indices. */
     const pome_rewrite_arg args[] = {
         {P_pome_grouped_attention_query, pome_op_arg(attention, P_pome_grouped_attention_query)},
@@ -29,8 +32,9 @@ static pome_op *make(pome_function *fn, pome_arena *arena, const pome_op *attent
         {P_pome_grouped_attention_value, pome_op_arg(attention, P_pome_grouped_attention_value)},
         {P_pome_grouped_attention_attn_mask, pome_op_arg(attention, P_pome_grouped_attention_attn_mask)},
         {P_pome_grouped_attention_groups, groups},
-        {P_pome_grouped_attention_rows_first, yes}};
-    return groups && yes ? pome_rewrite_op(fn, POME_OP_pome_grouped_attention, attention, args, 6, &out, 1) : NULL;
+        {P_pome_grouped_attention_rows_first, rows_first},
+        {P_pome_grouped_attention_scale, scale}};
+    return groups && rows_first ? pome_rewrite_op(fn, POME_OP_pome_grouped_attention, attention, args, 7, &out, 1) : NULL;
 }
 
 pome_status pome_pass_attention_rows(pome_function *fn, pome_pass_ctx *ctx, pome_error *err)

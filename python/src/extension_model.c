@@ -13,7 +13,7 @@ typedef struct py_predictor {
     py_model *model;
     pome_predictor *predictor;
     const pome_function_info *function;
-    bool is_busy;
+    bool is_busy, binds; /* binds: see has_described_shapes */
 } py_predictor;
 
 /* ---- descriptions as dictionaries ---- */
@@ -267,6 +267,7 @@ static PyObject *model_predictor(PyObject *object, PyObject *args)
     made->predictor = predictor;
     made->function = &pome_model_describe(self->model)->functions[pome_model_find_function(self->model, function)];
     made->is_busy = false;
+    made->binds = false;
     return (PyObject *)made;
 }
 
@@ -370,32 +371,33 @@ static void predictor_dealloc(PyObject *object)
     py_instance_free(object);
 }
 
-/* Outputs whose shape is known beforehand are written straight to what the caller gets. */
-static bool has_fixed_outputs(const pome_function_info *f)
+/* Outputs are written straight to what the caller gets, once a run has shown that they have the shape they are described with. */
+static bool has_described_shapes(const py_predictor *self)
 {
+    const pome_function_info *f = self->function;
     for (uint32_t i = 0; i < f->n_inputs; i++)
         if (f->inputs[i].is_ranged || f->inputs[i].n_enumerated)
             return false;
+    for (uint32_t i = 0; i < f->n_outputs; i++) {
+        const pome_feature *output = &f->outputs[i];
+        const pome_tensor *t = pome_predictor_output(self->predictor, i);
+        if (output->kind != POME_FEATURE_TENSOR || t->dtype != output->dtype || t->rank != output->rank ||
+            pome_tensor_count(t) == 0 || pome_dtype_bits(t->dtype) < 8)
+            return false;
+        for (int32_t axis = 0; axis < t->rank; axis++)
+            if (t->shape[axis] != output->shape[axis])
+                return false;
+    }
     return true;
-}
-
-static bool is_fixed(const pome_feature *f)
-{
-    bool is_known = f->kind == POME_FEATURE_TENSOR && f->rank >= 0 && pome_dtype_bits(f->dtype) >= 8;
-    for (int32_t i = 0; i < f->rank; i++)
-        is_known = is_known && f->shape[i] > 0;
-    return is_known;
 }
 
 static pome_status bind_outputs(py_predictor *self, pome_tensor *outputs, pome_error *err)
 {
     const pome_function_info *f = self->function;
-    if (!has_fixed_outputs(f))
+    if (!self->binds)
         return POME_OK;
     for (uint32_t i = 0; i < f->n_outputs; i++) {
         const pome_feature *output = &f->outputs[i];
-        if (!is_fixed(output))
-            continue;
         pome_status status = pome_tensor_init(&outputs[i], output->dtype, output->rank, output->shape, err);
         if (status == POME_OK)
             status = pome_predictor_bind_output(self->predictor, i, &outputs[i], err);
@@ -430,6 +432,8 @@ static pome_status run_bare(py_predictor *self, const pome_tensor *inputs, const
                 status = pome_tensor_clone(&outputs[i], output, err);
         }
     }
+    if (status == POME_OK && !self->binds)
+        self->binds = has_described_shapes(self);
     return status;
 }
 

@@ -116,7 +116,8 @@ def find_known(entries, result):
     function = result["id"].split("[")[0]
     for entry in entries:
         pattern = re.sub(r"\[(?!!)", "[[]", entry["test"])  # brackets are plain but for [!...]
-        if fnmatch.fnmatchcase(result["id"], pattern) or fnmatch.fnmatchcase(function, pattern):
+        is_named = fnmatch.fnmatchcase(result["id"], pattern) or fnmatch.fnmatchcase(function, pattern)
+        if is_named and fnmatch.fnmatchcase(result["message"], entry.get("message", "*")):
             return entry
     return None
 

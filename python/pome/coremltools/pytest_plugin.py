@@ -11,6 +11,7 @@ and the environment asks for ML Programs on the CPU.
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.machinery
 import json
 import os
@@ -66,6 +67,29 @@ platform.machine = lambda: "aarch64"
 
 import pome.coremltools  # noqa: E402
 from pome.coremltools import native  # noqa: E402
+
+
+
+def _default_to_programs() -> None:
+    """Helpers of the tests convert to neural networks unless told otherwise, whatever PYMIL_TEST_TARGETS says."""
+    names = ("coremltools.converters.mil.testing_utils", "coremltools.converters.mil.frontend.torch.test.testing_utils")
+    for name in names:
+        try:
+            module = importlib.import_module(name)
+        except ImportError:  # without PyTorch
+            continue
+        for thing in list(vars(module).values()):
+            for function in vars(thing).values() if isinstance(thing, type) else (thing,):
+                function = getattr(function, "__func__", function)
+                defaults = getattr(function, "__defaults__", None) or ()
+                if isinstance(function, types.FunctionType) and ("neuralnetwork", "fp32") in defaults:
+                    function.__defaults__ = tuple(
+                        ("mlprogram", "fp32") if value == ("neuralnetwork", "fp32") else value for value in defaults
+                    )
+
+
+if "neuralnetwork" not in os.environ["PYMIL_TEST_TARGETS"]:
+    _default_to_programs()
 
 _predictions = 0
 

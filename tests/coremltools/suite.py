@@ -21,11 +21,11 @@ SITE = pathlib.Path(importlib.util.find_spec("coremltools").origin).parent.paren
 MIL = "coremltools/converters/mil"
 # name: (paths, parameter sets of a function in the sample, share of predictions that must pass)
 GROUPS = {
-    "ops": ([f"{MIL}/mil/ops/tests"], 2, 0.995),
-    "torch": ([f"{MIL}/frontend/torch/test"], 1, 0.99),
+    "ops": ([f"{MIL}/mil/ops/tests"], 3, 0.995),
+    "torch": ([f"{MIL}/frontend/torch/test"], 2, 0.99),
     "passes": ([f"{MIL}/mil/passes/tests", f"{MIL}/mil/tests"], 1, 0.99),
-    "backend": ([f"{MIL}/backend/mil", f"{MIL}/frontend/milproto"], 2, 0.99),
-    "optimize": (["coremltools/test/optimize/coreml"], 1, 0.99),
+    "backend": ([f"{MIL}/backend/mil", f"{MIL}/frontend/milproto"], 4, 0.99),
+    "optimize": (["coremltools/test/optimize/coreml"], 2, 0.99),
 }
 
 

@@ -2,54 +2,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "formats/mlpackage.h"
 #include "mil/load.h"
 #include "mil/print.h"
 #include "spec_mutator.h"
+#include "weight_folder.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char dir[] = "/tmp/pome-fuzz-XXXXXX";
-
-static void remove_weights(void)
-{
-    char path[64];
-    snprintf(path, sizeof path, "%s/weights/weight.bin", dir);
-    remove(path);
-    snprintf(path, sizeof path, "%s/weights", dir);
-    remove(path);
-    remove(dir);
-}
-
-/* Sixteen blobs of 64 bytes, one of each code from 1 on, at 64, 192, 320, ... */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    static uint8_t file[64 + 16 * 128];
-    char path[64];
     (void)argc;
     (void)argv;
-    file[0] = 16;
-    file[4] = 2;
-    for (uint32_t i = 0; i < 16; i++) {
-        uint8_t *record = file + 64 + i * 128;
-        const uint64_t words[3] = {UINT64_C(0xDEADBEEF) | (uint64_t)(i + 1) << 32, 64, 64 + i * 128 + 64};
-        memcpy(record, words, sizeof words);
-        memset(record + 64, 1, 64);
-    }
-    if (!mkdtemp(dir))
-        abort();
-    snprintf(path, sizeof path, "%s/weights", dir);
-    if (mkdir(path, 0700) != 0)
-        abort();
-    snprintf(path, sizeof path, "%s/weights/weight.bin", dir);
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(file, 1, sizeof file, f) != sizeof file || fclose(f) != 0)
-        abort();
-    atexit(remove_weights);
+    weight_folder_make();
     return 0;
 }
 
@@ -83,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pome_mlpackage *package = NULL;
     pome_program *p = NULL;
     pome_error err = {0};
-    if (pome_mlpackage_open_bytes(&package, (pome_bytes){data, size}, dir, &limits, &err) != POME_OK)
+    if (pome_mlpackage_open_bytes(&package, (pome_bytes){data, size}, weight_folder, &limits, &err) != POME_OK)
         return 0;
     pome_status status = pome_program_load(&p, package, &load_limits, &err);
     if (status != err.code || (status == POME_OK) != (p != NULL) || (status != POME_OK && !err.message[0]))

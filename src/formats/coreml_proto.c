@@ -126,6 +126,19 @@ void pome_coreml_stage_names(char *dst, size_t size, pome_bytes payload)
     }
 }
 
+bool pome_coreml_next_stage(pome_bytes *out, pome_bytes payload, size_t *at)
+{
+    cursor c = {payload.ptr, *at, payload.len};
+    field f;
+    while (c.at < c.end && read_field(&c, &f, NULL) == POME_OK)
+        if (f.number == 1 && f.wire == WIRE_BYTES) {
+            *out = (pome_bytes){payload.ptr + f.data, f.len};
+            *at = c.at;
+            return true;
+        }
+    return false;
+}
+
 /* Text without NUL, which would cut the string short. */
 static bool is_utf8(const uint8_t *p, size_t len)
 {

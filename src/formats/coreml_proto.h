@@ -24,6 +24,9 @@ pome_status pome_coreml_peek(pome_coreml_kind *out, pome_bytes file, pome_error 
 /* Writes the stage names of a pipeline's payload, comma-separated and cut at `size`, to dst ("" if none). */
 void pome_coreml_stage_names(char *dst, size_t size, pome_bytes payload);
 
+/* Steps through the models in a pipeline's payload: *at starts at 0. False at the end, or where it is damaged. */
+bool pome_coreml_next_stage(pome_bytes *out, pome_bytes payload, size_t *at);
+
 /* Walks the wire format along the descriptor: lengths, wire types, text encoding, nesting of at most max_depth,
  * single fields given once. After it the recursion of protobuf-c is bounded. Errors: FORMAT or LIMIT, with the
  * byte position. */

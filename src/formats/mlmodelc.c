@@ -5,9 +5,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "formats/mil_text.h"
+#include "formats/model_pipeline.h"
 
 #define SIDE_FILE_MAX_BYTES ((size_t)64 << 20) /* of coremldata.bin and metadata.json */
 #define ML_PROGRAM 502u
+#define STAGES_MAX 256
 
 static pome_status no_memory(pome_error *err)
 {
@@ -119,10 +121,67 @@ static pome_status assemble_folder(const Pome__Spec__Model **out, const char *fo
     return status;
 }
 
+/* ---- pipelines ---- */
+
+static pome_status read_stages(pome_pipeline_stage **out, size_t *n_out, const char *folder, pome_arena *arena,
+                               uint32_t max_depth, pome_error *err)
+{
+    pome_pipeline_stage *stages = POME_NEW_ARRAY(arena, pome_pipeline_stage, STAGES_MAX);
+    size_t n = 0;
+    if (!stages)
+        return no_memory(err);
+    for (; n < STAGES_MAX; n++) {
+        const Pome__Spec__Model *model = NULL;
+        const char *name = pome_arena_printf(arena, "model%zu/", n);
+        const char *path = name ? pome_arena_printf(arena, "%s/model%zu", folder, n) : NULL;
+        if (!path)
+            return no_memory(err);
+        if (!pome_path_is_dir(path))
+            break;
+        if (!has_file(path, "model.mil"))
+            return refuse_without_program(path, err);
+        POME_TRY(pome_mlmodelc_read(&model, path, arena, max_depth, err));
+        stages[n] = (pome_pipeline_stage){model->mlprogram, name};
+    }
+    *out = stages;
+    *n_out = n;
+    return POME_OK;
+}
+
+/* The stages as one program. The interface is that of the pipeline's own coremldata.bin, else it follows from them. */
+static pome_status read_pipeline(const Pome__Spec__Model **out, const char *folder, pome_arena *arena,
+                                 uint32_t max_depth, pome_error *err)
+{
+    pome_pipeline_stage *stages = NULL;
+    size_t n = 0;
+    const Pome__Spec__Program *program = NULL;
+    Pome__Spec__Model *model = POME_NEW(arena, Pome__Spec__Model);
+    pome_bytes bytes;
+    if (!model)
+        return no_memory(err);
+    pome__spec__model__init(model);
+    POME_TRY(read_stages(&stages, &n, folder, arena, max_depth, err));
+    char *binary = read_side_file(folder, "coremldata.bin", &bytes);
+    model->description = pome_mlmodelc_find_description(bytes, arena, max_depth);
+    free(binary);
+    pome_status status = pome_pipeline_join(&program, stages, n, model->description, arena, err);
+    if (status != POME_OK)
+        return pome_fail_prefix(err, status, "%s", folder);
+    model->type_case = POME__SPEC__MODEL__TYPE_ML_PROGRAM;
+    model->mlprogram = (Pome__Spec__Program *)(uintptr_t)program;
+    model->specificationversion = pome_mlmodelc_version_of(program);
+    if (!model->description)
+        POME_TRY(pome_mlmodelc_derive_description(&model->description, program, arena, err));
+    *out = model;
+    return POME_OK;
+}
+
 pome_status pome_mlmodelc_read(const Pome__Spec__Model **out, const char *folder, pome_arena *arena,
                                uint32_t max_depth, pome_error *err)
 {
     pome_mapping *mapping = NULL;
+    if (!has_file(folder, "model.mil") && has_file(folder, "model0"))
+        return read_pipeline(out, folder, arena, max_depth, err);
     if (!has_file(folder, "model.mil"))
         return refuse_without_program(folder, err);
     char *path = pome_path_join(folder, "model.mil");

@@ -4,9 +4,11 @@
 
 #include "formats/manifest.h"
 #include "formats/mlmodelc.h"
+#include "formats/model_pipeline.h"
 
 #define DEFAULT_ARENA_BYTES ((size_t)1 << 30)
 #define ML_PROGRAM 502
+#define PIPELINE 202
 
 pome_status pome_mlpackage_refuse_kind(const pome_coreml_kind *kind, const char *path, pome_error *err)
 {
@@ -17,7 +19,7 @@ pome_status pome_mlpackage_refuse_kind(const pome_coreml_kind *kind, const char 
         return pome_fail(err, POME_ERR_UNSUPPORTED,
                          "%s holds a model of unknown kind %u (specification version %d), wanted an mlProgram", path,
                          kind->type, kind->specification_version);
-    bool is_pipeline = kind->type == 202; /* the other two wrap one */
+    bool is_pipeline = kind->type == PIPELINE; /* the other two wrap one */
     pome_coreml_stage_names(stages, sizeof stages, is_pipeline ? kind->payload : (pome_bytes){0});
     return pome_fail(err, POME_ERR_UNSUPPORTED,
                      "%s is a Core ML model of kind %s (specification version %d)%s%s, not an ML Program: convert "
@@ -39,6 +41,28 @@ static uint32_t depth_of(const pome_mlpackage_limits *limits)
     return limits && limits->depth ? limits->depth : POME_COREML_DEPTH;
 }
 
+/* A pipeline of ML Programs is one to all that follows; others are refused. */
+static pome_status read_pipeline(pome_mlpackage *p, pome_bytes b, const pome_coreml_kind *kind,
+                                 const pome_mlpackage_limits *limits, pome_error *err)
+{
+    const Pome__Spec__Program *program = NULL;
+    Pome__Spec__Model *model;
+    POME_TRY(make_arenas(p, limits, err));
+    POME_TRY(pome_coreml_check(b, &pome__spec__model__descriptor, depth_of(limits), err));
+    if (!(model = POME_NEW(p->spec_arena, Pome__Spec__Model)))
+        return pome_fail_nomem(err, sizeof *model, "the model description");
+    pome__spec__model__init(model);
+    model->specificationversion = kind->specification_version;
+    POME_TRY(pome_coreml_unpack_description(&model->description, kind->description, p->spec_arena, depth_of(limits), err));
+    POME_TRY(pome_pipeline_unpack(&program, kind->payload, model->description, p->spec_arena, depth_of(limits), err));
+    if (!program)
+        return pome_mlpackage_refuse_kind(kind, "the model", err);
+    model->type_case = POME__SPEC__MODEL__TYPE_ML_PROGRAM;
+    model->mlprogram = (Pome__Spec__Program *)(uintptr_t)program;
+    p->spec = model;
+    return pome_mlpackage_describe(p, err);
+}
+
 static pome_status read_model(pome_mlpackage *p, pome_bytes b, const pome_mlpackage_limits *limits, pome_error *err)
 {
     pome_coreml_kind kind;
@@ -46,6 +70,8 @@ static pome_status read_model(pome_mlpackage *p, pome_bytes b, const pome_mlpack
         return pome_fail(err, POME_ERR_FORMAT,
                          "a Git LFS pointer: the file itself was never downloaded (run `git lfs pull`)");
     POME_TRY(pome_coreml_peek(&kind, b, err));
+    if (kind.type == PIPELINE)
+        return read_pipeline(p, b, &kind, limits, err);
     if (kind.type != ML_PROGRAM)
         return pome_mlpackage_refuse_kind(&kind, "the model", err);
     POME_TRY(make_arenas(p, limits, err));

@@ -142,13 +142,14 @@ def test_a_folder_of_packages(pome, tmp_path):
     source = tmp_path / "set"
     shutil.copytree(GOLDEN / "chunks-lut4-split", source)
     (source / "meta.yaml").write_text("a: b\n")
+    packages = sorted(p.stem for p in source.glob("*.mlpackage"))
     done = pome("compile", source, "out")
-    assert done.returncode == 0 and "models        2" in done.stdout, done.stderr
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
-        "logit-processor.mlmodelc", "meta.yaml", "tiny-llama_chunk4.mlmodelc"]
+    assert done.returncode == 0 and f"models        {len(packages)}" in done.stdout, done.stderr
+    assert sorted(p.stem for p in (tmp_path / "out").glob("*.mlmodelc")) == packages
+    assert (tmp_path / "out/meta.yaml").read_text() == "a: b\n"
     assert pome("inspect", tmp_path / "out/tiny-llama_chunk4.mlmodelc").returncode == 0
     assert pome("compile", source, "out", "--force").returncode == 0
-    assert "2 packages" in pome("compile", source, "out.mlmodelc").stderr
+    assert f"{len(packages)} packages" in pome("compile", source, "out.mlmodelc").stderr
 
 
 def test_what_is_there_is_kept(pome, fails, package, compiled, tmp_path):
@@ -266,3 +267,58 @@ def test_a_program_written_by_hand_with_zero_weights(pome, tmp_path):
     done = pome("predict", folder, "--input", "x=x.npy", "--output", "y.npz")
     assert done.returncode == 0, done.stderr
     assert np.load(tmp_path / "y.npz")["y"].tolist() == [[1, -3]]
+
+
+# ---- pipelines ----
+
+
+def predicted(pome, tmp_path, model):
+    stored = np.load(GOLDEN / "loader/pipeline.npz")
+    np.savez(tmp_path / "in.npz", x=stored["x"], shift=stored["shift"])
+    done = pome("predict", model, "--input", "in.npz", "--output", "out.npz")
+    assert done.returncode == 0, done.stderr
+    return np.load(tmp_path / "out.npz")["y"].tolist(), stored["y"].tolist()
+
+
+def test_a_pipeline_runs_as_one_program(pome, tmp_path):
+    package = GOLDEN / "loader/pipeline.mlpackage"
+    got, wanted = predicted(pome, tmp_path, package)
+    assert got == wanted
+    assert pome("compile", package, "p.mlmodelc").returncode == 0
+    assert sorted(p.name for p in (tmp_path / "p.mlmodelc/weights").iterdir()) == ["0-weight.bin", "1-weight.bin"]
+    got, wanted = predicted(pome, tmp_path, tmp_path / "p.mlmodelc")
+    assert got == wanted
+
+
+STAGE = """program(1.0)
+{{ func main<{opset}>({inputs}) {{
+ tensor<fp16, [2]> w = const()[val = tensor<fp16, [2]>(BLOBFILE(path = string("@model_path/weights/weight.bin"), offset = uint64(64)))];
+ {body}
+ }} -> ({output}); }}
+"""
+
+
+def write_stage(folder, weights, **parts):
+    (folder / "weights").mkdir(parents=True)
+    record = b"".join(v.to_bytes(s, "little") for v, s in ((0xDEADBEEF, 4), (1, 4), (4, 8), (128, 8))) + bytes(40)
+    header = (1).to_bytes(4, "little") + (2).to_bytes(4, "little") + bytes(56)
+    (folder / "weights/weight.bin").write_bytes(header + record + np.array(weights, np.float16).tobytes())
+    (folder / "model.mil").write_text(STAGE.format(**parts))
+
+
+def test_a_compiled_pipeline(pome, fails, tmp_path):
+    """Stages in folders, each with its weights; fp32 between them, fp16 within the second; values of one name in both."""
+    folder = tmp_path / "p.mlmodelc"
+    write_stage(folder / "model0", [2, 3], opset="ios16", inputs="tensor<fp32, [2]> x", output="h",
+                body='tensor<fp32, [2]> f = cast(dtype = string("fp32"), x = w); tensor<fp32, [2]> h = mul(x = x, y = f);')
+    write_stage(folder / "model1", [10, 20], opset="ios16", inputs="tensor<fp16, [2]> h, tensor<fp16, [2]> z", output="y",
+                body="tensor<fp16, [2]> f = add(x = h, y = w); tensor<fp16, [2]> y = mul(x = f, y = z);")
+    np.savez(tmp_path / "in.npz", x=np.array([1, 2], np.float32), z=np.array([1, -1], np.float16))
+    done = pome("predict", folder, "--input", "in.npz", "--output", "out.npz")
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "out.npz")["y"].tolist() == [12, -26]
+    text = folder / "model1/model.mil"
+    text.write_text(text.read_text().replace("ios16", "ios18"))
+    fails(1, ["p.mlmodelc: the stages of the pipeline are for different operator sets, CoreML6 and CoreML8"], "inspect", folder)
+    text.unlink()
+    fails(1, ["p.mlmodelc/model1: model.mil is missing"], "inspect", folder)

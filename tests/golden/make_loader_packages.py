@@ -5,6 +5,7 @@
 constants.mlpackage     a constant of every element type, immediate and in a weight file; constants.txt lists the values
 description.mlpackage   every kind of feature description
 control_flow.mlpackage  cond and while_loop with lists, from the model builder
+pipeline.mlpackage      two programs after each other; pipeline.npz has inputs and the result, computed by NumPy
 """
 import pathlib
 import shutil
@@ -274,9 +275,30 @@ def control_flow(folder):
     write_package(folder / "control_flow.mlpackage", spec)
 
 
+def pipeline(folder):
+    rng = np.random.default_rng(7)
+    first, second = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((16, 8), (4, 16)))
+
+    @mb.program(input_specs=[mb.TensorSpec((1, 8))])
+    def stage0(x):
+        return mb.relu(x=mb.linear(x=x, weight=first), name="hidden")
+
+    @mb.program(input_specs=[mb.TensorSpec((1, 16)), mb.TensorSpec((1, 4))])
+    def stage1(hidden, shift):
+        return mb.add(x=mb.linear(x=hidden, weight=second), y=shift, name="y")
+
+    models = [ct.convert(p, convert_to="mlprogram", minimum_deployment_target=ct.target.iOS16,
+                         compute_precision=ct.precision.FLOAT16) for p in (stage0, stage1)]
+    shutil.rmtree(folder / "pipeline.mlpackage", ignore_errors=True)
+    ct.utils.make_pipeline(*models).save(str(folder / "pipeline.mlpackage"))
+    x, shift = rng.integers(-4, 5, (1, 8)).astype(np.float32), rng.integers(-4, 5, (1, 4)).astype(np.float32)
+    np.savez(folder / "pipeline.npz", x=x, shift=shift, y=np.maximum(x @ first.T, 0) @ second.T + shift)  # small integers: exact
+
+
 if __name__ == "__main__":
     target = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "loader"
     target.mkdir(parents=True, exist_ok=True)
     constants(target)
     description(target)
     control_flow(target)
+    pipeline(target)

@@ -137,8 +137,8 @@ def test_damaged_package(fails, copied):
 
 
 def test_unknown_contract_lists_what_is_there(fails, golden):
-    fails(1, ["fits no known contract: 0 int32 inputs of rank 2 for the ids", "seen: inputs x fp16 [1, 64, 8, 8]; outputs logits_0",
-              "nearest: no-cache", "expected: ids int32 [1, n]"],
+    fails(1, ["fits no known contract: tiny-llama_chunk4 is one chunk of a set", "seen: inputs x fp16 [1, 64, 8, 8]; outputs logits_0",
+              "nearest: ", "expected: "],
           "run", golden / "chunks-lut4-split" / "tiny-llama_chunk4.mlpackage", "--ids", "1", *IDS)
 
 

@@ -37,7 +37,8 @@ static bool create_step(pome_exec *e, const pome_step *s, pome_exec_step *x)
         x->in_types[k] = &e->types[s->in[k]];
         x->in_values[k] = knows_contents(&e->plan->slots[s->in[k]]) ? &e->t[s->in[k]] : NULL;
     }
-    if (s->kind == POME_STEP_TENSOR && !(x->conversions = POME_NEW_ARRAY(e->arena, pome_conversion, n)))
+    if (s->kind == POME_STEP_TENSOR && (!(x->conversions = POME_NEW_ARRAY(e->arena, pome_conversion, n)) ||
+                                        !(x->conversion_place = POME_NEW_ARRAY(e->arena, pome_place, n))))
         return false;
     if (s->copy_view && !(x->viewed = POME_NEW_ARRAY(e->arena, pome_tensor, s->op->n_out)))
         return false;
@@ -80,13 +81,15 @@ static bool create_arrays(pome_exec *e)
     e->uses_left = POME_NEW_ARRAY(e->arena, uint32_t, n);
     e->placed = POME_NEW_ARRAY(e->arena, size_t, n);
     e->offset = POME_NEW_ARRAY(e->arena, size_t, n);
+    e->room = POME_NEW_ARRAY(e->arena, size_t, n);
+    e->changed = POME_NEW_ARRAY(e->arena, bool, n);
     e->n_pieces = (size_t)n + 128;
     e->pieces = POME_NEW_ARRAY(e->arena, pome_piece, e->n_pieces);
     e->type_work = POME_NEW_ARRAY(e->arena, pome_type, widest_output(p->body));
     e->bound_inputs = POME_NEW_ARRAY(e->arena, pome_tensor, p->n_inputs);
     e->bound_states = POME_NEW_ARRAY(e->arena, pome_tensor, p->n_states);
     e->bound_keys = POME_NEW_ARRAY(e->arena, uint8_t, (size_t)p->n_inputs * POME_KEY_BYTES);
-    if (!e->t || !e->types || !e->root || !e->uses_left || !e->placed || !e->offset || !e->pieces || !e->type_work ||
+    if (!e->t || !e->types || !e->root || !e->uses_left || !e->placed || !e->offset || !e->room || !e->changed || !e->pieces || !e->type_work ||
         !e->bound_inputs || !e->bound_states || !e->bound_keys)
         return false;
     for (uint32_t i = 0; i < n; i++) {
@@ -147,29 +150,30 @@ static size_t key_size(const pome_tensor *t)
     return size <= POME_KEY_BYTES ? size : POME_KEY_BYTES;
 }
 
-static bool is_same(const pome_tensor *a, const pome_tensor *b)
+bool pome_exec_is_same(const pome_tensor *a, const pome_tensor *b)
 {
     size_t n = (size_t)a->rank * sizeof a->shape[0];
     return a->dtype == b->dtype && a->rank == b->rank && a->data == b->data && memcmp(a->shape, b->shape, n) == 0 &&
            memcmp(a->stride, b->stride, n) == 0;
 }
 
-static bool fits_binding(const pome_exec *e, const pome_tensor *inputs, const pome_tensor *const *states)
+/* Whether anything that matters changed since the last binding; marks what. */
+static bool mark_changes(pome_exec *e, const pome_tensor *inputs, const pome_tensor *const *states)
 {
     const pome_plan *p = e->plan;
-    if (!e->is_bound)
-        return false;
+    bool any = !e->is_bound;
     for (uint32_t i = 0; i < p->n_inputs; i++) {
-        if (!is_same(&e->bound_inputs[i], &inputs[i]))
-            return false;
-        if (p->slots[p->input_slots[i]].is_key &&
-            memcmp(e->bound_keys + (size_t)i * POME_KEY_BYTES, inputs[i].data, key_size(&inputs[i])) != 0)
-            return false;
+        uint32_t slot = p->input_slots[i];
+        e->changed[slot] = !pome_exec_is_same(&e->bound_inputs[i], &inputs[i]) ||
+                           (p->slots[slot].is_key && memcmp(e->bound_keys + (size_t)i * POME_KEY_BYTES, inputs[i].data,
+                                                            key_size(&inputs[i])) != 0);
+        any = any || e->changed[slot];
     }
-    for (uint32_t i = 0; i < p->n_states; i++)
-        if (!is_same(&e->bound_states[i], states[i]))
-            return false;
-    return true;
+    for (uint32_t i = 0; i < p->n_states; i++) {
+        e->changed[p->state_slots[i]] = !pome_exec_is_same(&e->bound_states[i], states[i]);
+        any = any || e->changed[p->state_slots[i]];
+    }
+    return any;
 }
 
 static void set_input(pome_exec *e, uint32_t i, const pome_tensor *t)
@@ -197,7 +201,7 @@ pome_status pome_exec_reserve(pome_exec *e, const pome_tensor *inputs, pome_erro
         e->t[p->state_slots[i]] = pome_tensor_borrow(nothing, type->dtype, type->rank, type->dim);
     }
     pome_status s = pome_exec_bind(e, err);
-    e->is_bound = false;
+    e->is_bound = e->has_layout = false;
     return s;
 }
 
@@ -245,13 +249,14 @@ static pome_status run_tensor(pome_exec *e, const pome_step *s, pome_exec_step *
 pome_status pome_exec_run(pome_exec *e, const pome_tensor *inputs, const pome_tensor *const *states, pome_error *err)
 {
     const pome_plan *p = e->plan;
-    bool has_to_bind = !fits_binding(e, inputs, states);
+    bool has_to_bind = mark_changes(e, inputs, states);
     if (has_to_bind) {
         for (uint32_t i = 0; i < p->n_inputs; i++)
             set_input(e, i, &inputs[i]);
         for (uint32_t i = 0; i < p->n_states; i++)
             e->t[p->state_slots[i]] = e->bound_states[i] = *states[i];
-        POME_TRY(pome_exec_bind(e, err));
+        if (!pome_exec_rebind(e))
+            POME_TRY(pome_exec_bind(e, err));
         e->is_bound = true;
     }
     if (e->profile)

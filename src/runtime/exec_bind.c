@@ -16,10 +16,22 @@ static void consume(pome_exec *e, uint32_t slot)
     }
 }
 
+/* What to set aside. A size that grew a little grows again with the next token, and has room to do so; room that is
+ * there stays unless it is more than double. */
+static size_t room_for(size_t size, size_t before)
+{
+    enum { STEP = 4096 };
+    if (size > before && before && size - before <= before / 8 + STEP)
+        return size + size / 4 + STEP;
+    return size < before && size >= before / 2 ? before : size;
+}
+
 static void place(pome_exec *e, uint32_t slot, size_t size)
 {
+    size = room_for(size, e->room[slot]);
     e->offset[slot] = pome_placer_take(&e->placer, size);
     e->placed[slot] = size ? size : 1;
+    e->room[slot] = size;
     e->t[slot].data = e->main_base + e->offset[slot];
 }
 
@@ -35,7 +47,7 @@ static void share(pome_exec *e, uint32_t slot, uint32_t with)
     e->uses_left[e->root[with]] += e->plan->slots[slot].n_uses;
 }
 
-static pome_status infer_step(pome_exec *e, const pome_step *s, pome_exec_step *x, pome_error *err)
+pome_status pome_exec_infer_step(pome_exec *e, const pome_step *s, pome_exec_step *x, pome_error *err)
 {
     memset(e->type_work, 0, s->op->n_out * sizeof *e->type_work);
     pome_infer c = {.op = s->op, .opset = e->plan->opset, .in = x->in_types, .value = x->in_values,
@@ -67,9 +79,9 @@ static pome_status shape_memory(pome_exec *e, size_t size, void **out)
     return POME_OK;
 }
 
-static pome_status bind_shape(pome_exec *e, const pome_step *s, pome_exec_step *x, bool *is_short, pome_error *err)
+pome_status pome_exec_bind_shape(pome_exec *e, const pome_step *s, pome_exec_step *x, bool *is_short, pome_error *err)
 {
-    POME_TRY(infer_step(e, s, x, err));
+    POME_TRY(pome_exec_infer_step(e, s, x, err));
     pome_tensor converted[8];
     uint32_t n_converted = 0;
     for (uint32_t k = 0; k < s->op->n_in; k++) {
@@ -108,7 +120,7 @@ static pome_status bind_shape(pome_exec *e, const pome_step *s, pome_exec_step *
 
 /* ---- tensor steps: placed here, run later ---- */
 
-static void convert_inputs(pome_exec *e, const pome_step *s, pome_exec_step *x)
+void pome_exec_convert_inputs(pome_exec *e, const pome_step *s, pome_exec_step *x)
 {
     x->n_conversions = 0;
     for (uint32_t k = 0; k < s->op->n_in; k++) {
@@ -124,7 +136,7 @@ static void convert_inputs(pome_exec *e, const pome_step *s, pome_exec_step *x)
 }
 
 /* Views are only made of what the operator takes as it is. */
-static bool try_view(pome_exec *e, const pome_step *s, pome_exec_step *x, pome_tensor *out)
+bool pome_exec_try_view(pome_exec *e, const pome_step *s, pome_exec_step *x, pome_tensor *out)
 {
     if (!s->impl->view || !s->op->n_in || x->in[0] != &e->t[s->in[0]])
         return false;
@@ -142,33 +154,41 @@ static void bind_copied_view(pome_exec *e, const pome_step *s, const pome_exec_s
     }
 }
 
-static void bind_work(pome_exec *e, const pome_step *s, pome_exec_step *x, size_t *scratch_at, size_t *scratch_size,
-                      size_t *conversion_at)
+static void *set_place(pome_exec *e, pome_place *p, size_t size)
 {
-    for (uint32_t k = 0; k < x->n_conversions; k++) {
-        conversion_at[k] = pome_placer_take(&e->placer, pome_tensor_size_bytes(&x->conversions[k].to));
-        x->conversions[k].to.data = e->main_base + conversion_at[k];
-    }
-    pome_run r = run_of(e, s, x, &e->t[s->out]);
-    *scratch_size = s->impl->scratch ? s->impl->scratch(&r) : 0;
-    x->scratch = NULL;
-    if (*scratch_size) {
-        *scratch_at = pome_placer_take(&e->placer, *scratch_size);
-        x->scratch = e->main_base + *scratch_at;
-    }
+    p->room = room_for(size, p->room);
+    p->offset = pome_placer_take(&e->placer, p->room);
+    return e->main_base + p->offset;
 }
 
-static void bind_buffers(pome_exec *e, const pome_step *s, pome_exec_step *x, size_t *scratch_at, size_t *scratch_size,
-                         size_t *conversion_at)
+size_t pome_exec_scratch(const pome_exec *e, const pome_step *s, const pome_exec_step *x)
+{
+    pome_run r = run_of(e, s, x, &e->t[s->out]);
+    return s->impl->scratch ? s->impl->scratch(&r) : 0;
+}
+
+static void bind_work(pome_exec *e, const pome_step *s, pome_exec_step *x)
+{
+    for (uint32_t k = 0; k < x->n_conversions; k++)
+        x->conversions[k].to.data =
+            set_place(e, &x->conversion_place[k], pome_tensor_size_bytes(&x->conversions[k].to));
+    size_t size = pome_exec_scratch(e, s, x);
+    if (size)
+        x->scratch = set_place(e, &x->scratch_place, size);
+    else
+        x->scratch_place.room = 0;
+}
+
+static void bind_buffers(pome_exec *e, const pome_step *s, pome_exec_step *x)
 {
     for (uint32_t o = 0; o < s->op->n_out; o++) {
         own(e, s->out + o);
         place(e, s->out + o, pome_tensor_size_bytes(&e->t[s->out + o]));
     }
-    bind_work(e, s, x, scratch_at, scratch_size, conversion_at);
+    bind_work(e, s, x);
 }
 
-static void bind_in_place(pome_exec *e, const pome_step *s, pome_exec_step *x)
+void pome_exec_show_state(pome_exec *e, const pome_step *s, pome_exec_step *x)
 {
     uint32_t k = s->op->args[P_slice_update_x].first;
     for (uint32_t i = 0; i < x->n_conversions; i++) /* x itself is the state's memory, whatever its dtype */
@@ -181,44 +201,41 @@ static void bind_in_place(pome_exec *e, const pome_step *s, pome_exec_step *x)
         }
     x->in[k] = &e->t[s->in[k]];
     e->t[s->out] = e->t[s->in[k]];
-    share(e, s->out, s->in[k]);
 }
 
 static pome_status bind_tensor(pome_exec *e, const pome_step *s, pome_exec_step *x, pome_error *err)
 {
-    size_t scratch_at = 0, scratch_size = 0;
-    size_t conversion_at[64];
-    POME_TRY(infer_step(e, s, x, err));
-    convert_inputs(e, s, x);
-    if (x->n_conversions > 64)
-        return pome_op_fail(s->op, err, POME_ERR_LIMIT, "more than 64 inputs to convert");
+    POME_TRY(pome_exec_infer_step(e, s, x, err));
+    pome_exec_convert_inputs(e, s, x);
     x->is_view = x->is_copied_view = false;
     x->scratch = NULL;
-    if (s->in_place)
-        bind_in_place(e, s, x);
+    if (s->in_place) {
+        pome_exec_show_state(e, s, x);
+        share(e, s->out, s->in[s->op->args[P_slice_update_x].first]);
+    }
     if (s->copy_view) {
         memcpy(x->viewed, &e->t[s->out], s->op->n_out * sizeof *x->viewed);
-        x->is_copied_view = try_view(e, s, x, x->viewed);
+        x->is_copied_view = pome_exec_try_view(e, s, x, x->viewed);
         if (x->is_copied_view)
             bind_copied_view(e, s, x);
         else
-            bind_buffers(e, s, x, &scratch_at, &scratch_size, conversion_at);
-    } else if (!s->in_place && try_view(e, s, x, &e->t[s->out])) {
+            bind_buffers(e, s, x);
+    } else if (!s->in_place && pome_exec_try_view(e, s, x, &e->t[s->out])) {
         x->is_view = true;
         for (uint32_t o = 0; o < s->op->n_out; o++)
             share(e, s->out + o, s->in[0]);
     } else if (!s->in_place) {
-        bind_buffers(e, s, x, &scratch_at, &scratch_size, conversion_at);
+        bind_buffers(e, s, x);
     } else {
-        bind_work(e, s, x, &scratch_at, &scratch_size, conversion_at);
+        bind_work(e, s, x);
     }
     for (uint32_t k = 0; k < s->op->n_in; k++)
         consume(e, s->in[k]);
     if (!x->is_view && !x->is_copied_view) {
         for (uint32_t k = 0; k < x->n_conversions; k++)
-            pome_placer_give(&e->placer, conversion_at[k], pome_tensor_size_bytes(&x->conversions[k].to));
-        if (scratch_size)
-            pome_placer_give(&e->placer, scratch_at, scratch_size);
+            pome_placer_give(&e->placer, x->conversion_place[k].offset, x->conversion_place[k].room);
+        if (x->scratch)
+            pome_placer_give(&e->placer, x->scratch_place.offset, x->scratch_place.room);
     }
     for (uint32_t o = 0; o < s->op->n_out; o++) /* results nobody reads */
         if (e->root[s->out + o] == s->out + o && e->uses_left[s->out + o] == 0 && e->placed[s->out + o]) {
@@ -252,7 +269,9 @@ static pome_status bind_once(pome_exec *e, bool *is_short, pome_error *err)
         pome_exec_step *x = &e->body.steps[i];
         switch (s->kind) {
         case POME_STEP_SHAPE:
-            POME_TRY(bind_shape(e, s, x, is_short, err));
+            x->shape_at = e->shape_used;
+            POME_TRY(pome_exec_bind_shape(e, s, x, is_short, err));
+            x->shape_end = e->shape_used;
             for (uint32_t k = 0; k < s->op->n_in && !*is_short; k++)
                 consume(e, s->in[k]);
             break;
@@ -265,7 +284,7 @@ static pome_status bind_once(pome_exec *e, bool *is_short, pome_error *err)
 
 pome_status pome_exec_bind(pome_exec *e, pome_error *err)
 {
-    e->is_bound = false;
+    e->is_bound = e->has_layout = false;
     for (int attempt = 0; attempt < 48; attempt++) {
         bool is_short = false;
         e->main_base = e->main.data ? e->main.data : STAND_IN;
@@ -276,8 +295,10 @@ pome_status pome_exec_bind(pome_exec *e, pome_error *err)
                 return pome_fail_nomem(err, more, "shapes");
             continue;
         }
-        if (e->placer.peak <= e->main.size)
+        if (e->placer.peak <= e->main.size) {
+            e->has_layout = true;
             return POME_OK;
+        }
         /* An eighth more: first fit may need a little more room for smaller buffers in other order. */
         size_t want = e->placer.peak + e->placer.peak / 8 + 4096;
         if (!pome_memory_grow(&e->main, want))

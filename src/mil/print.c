@@ -11,6 +11,7 @@
 #include "mil/print_writer.h"
 
 #define INDENT 4
+#define NESTING_MAX 16 /* of encodings: a few levels, unless a file is made to be bad */
 
 struct pome_printer {
     pome_print_fn *fn;
@@ -107,6 +108,11 @@ static void put_name(printer *p, const char *name)
         put(p, name);
     else
         put_string(p, name);
+}
+
+static const char *name_in_text(const printer *p, const pome_value *v)
+{
+    return p->names[v->id] ? p->names[v->id] : v->name;
 }
 
 /* ---- types ---- */
@@ -300,9 +306,9 @@ static void put_const_statement(printer *p, const pome_value *v)
     put_indent(p);
     put_type(p, &v->type);
     put(p, " ");
-    put_name(p, p->names[v->id]);
+    put_name(p, name_in_text(p, v));
     put(p, " = const()[name = ");
-    put_text_literal(p, p->names[v->id]);
+    put_text_literal(p, name_in_text(p, v));
     put(p, ", val = ");
     put_const(p, &v->type, v->konst);
     put(p, "];\n");
@@ -321,11 +327,9 @@ static void put_consts_of_op(printer *p, const pome_op *op)
 
 static void put_op(printer *p, const pome_op *op);
 
-/* The operation of a compressed constant, which passes take out of its block. Encodings nest a few levels; the
- * bound is against files that nest thousands. */
+/* The operation of a compressed constant, which passes take out of its block. */
 static void put_compressed(printer *p, const pome_op *op)
 {
-    enum { NESTING_MAX = 16 };
     if (p->is_written[op->out[0]->id] || p->nesting == NESTING_MAX)
         return;
     p->nesting++;
@@ -347,7 +351,7 @@ static void put_consts_of_block(printer *p, const pome_block *b)
 static void put_value(printer *p, const pome_value *v)
 {
     if (v->name[0])
-        put_name(p, p->names[v->id]);
+        put_name(p, name_in_text(p, v));
     else if (v->konst)
         put_const(p, &v->type, v->konst);
 }
@@ -358,7 +362,7 @@ static void put_typed(printer *p, pome_value *const *list, uint32_t n)
         put(p, i ? ", " : "");
         put_type(p, &list[i]->type);
         put(p, " ");
-        put_name(p, p->names[list[i]->id]);
+        put_name(p, name_in_text(p, list[i]));
     }
 }
 
@@ -396,7 +400,7 @@ static bool has_attributes(const printer *p, const pome_op *op)
 /* Every name is written in the long spelling, in the short one those that the first result does not have. */
 static bool has_name(const printer *p, const pome_op *op)
 {
-    return op->name[0] && (p->opts->is_long || !op->n_out || strcmp(op->name, p->names[op->out[0]->id]) != 0);
+    return op->name[0] && (p->opts->is_long || !op->n_out || strcmp(op->name, name_in_text(p, op->out[0])) != 0);
 }
 
 /* name = value, sorted by name; among attributes the name of the operation, too. */
@@ -553,14 +557,14 @@ static void name_consts_of_op(namer *n, const pome_op *op, int nesting)
 
 static void name_const(namer *n, pome_value *v, int nesting)
 {
-    enum { NESTING_MAX = 16 };
-    if (v->konst && v->konst->encoded_by && v->konst->encoded_by == v->def && nesting < NESTING_MAX) {
-        if (!n->names[v->id])
-            keep_name(n, v);
-        name_consts_of_op(n, v->def, nesting + 1);
-    }
     if (n->names[v->id])
         return;
+    if (v->konst && v->konst->encoded_by && v->konst->encoded_by == v->def && nesting < NESTING_MAX) {
+        for (uint32_t i = 0; i < v->def->n_out; i++)
+            keep_name(n, v->def->out[i]);
+        name_consts_of_op(n, v->def, nesting + 1);
+        return;
+    }
     const char *name = v->name;
     for (uint32_t i = 1; is_const_statement(v) && name && pome_strmap_get(&n->owners, pome_str_of(name)); i++)
         name = pome_arena_printf(n->arena, "%s_%u", v->name, (unsigned)i);

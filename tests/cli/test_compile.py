@@ -73,7 +73,8 @@ def test_program_and_interface_survive(pome, tmp_path, kind):
     a, b = (json.loads(d.stdout) for d in described)
     a.pop("path"), b.pop("path")
     assert a == b
-    assert pome("inspect", package, "--mil").stdout == pome("inspect", target, "--mil").stdout
+    texts = [pome("inspect", m, "--mil") for m in (package, target)]
+    assert texts[0].returncode == texts[1].returncode == 0 and texts[0].stdout == texts[1].stdout != ""
 
 
 def test_text_is_spelled_as_compilers_do(pome, tmp_path):

@@ -1,10 +1,11 @@
 /* conv as products of weight rows with unfolded positions: a position's inputs are laid out in one row as a weight
  * row has them, so a convolution with a kernel of one element is linear on transposed activations, and fp16 or encoded
- * weights are decoded once for a block of positions. Convolutions with few outputs per group, and conv_transpose, are
- * plain loops. */
+ * weights are decoded once for a block of positions. Images go through conv_image.c. Convolutions with few outputs per group,
+ * and conv_transpose, are plain loops. */
 #include <string.h>
 
 #include "ops/coded.h"
+#include "ops/conv_image.h"
 #include "ops/families.h"
 #include "ops/rows.h"
 #include "ops/window.h"
@@ -188,6 +189,23 @@ static pome_status channels(conv_job *job, const pome_tensor *x, uint32_t groups
 
 static const pome_window_params conv_params = {P_conv_strides, P_conv_pad_type, P_conv_pad, P_conv_dilations};
 
+/* Floats for the unfolded input, in either form. */
+static size_t unfolded_floats(const pome_run *r, size_t k, size_t n_out)
+{
+    size_t by_position = block_positions(k, n_out) * k;
+    size_t by_tile = pome_conv_image_scratch(k, n_out, (size_t)pome_pool_n_threads(r->pool));
+    return ((by_position > by_tile ? by_position : by_tile) + 15) / 16 * 16;
+}
+
+static void run_image(const conv_job *job)
+{
+    pome_conv_image image = {.r = job->r, .w = &job->w, .weight = &job->weight, .bias = job->bias,
+                             .bias_encoded = job->bias_encoded, .x = job->x, .y = job->y, .n = job->n, .cin = job->cin,
+                             .cout = job->cout, .groups = job->groups, .unfolded = job->unfolded,
+                             .thread_scratch = job->thread_scratch};
+    pome_conv_image_run(&image);
+}
+
 /* Bytes of scratch beside that of conv_quantized. */
 static size_t unfold_scratch(const pome_run *r, const pome_tensor *w, uint32_t groups_param)
 {
@@ -197,7 +215,7 @@ static size_t unfold_scratch(const pome_run *r, const pome_tensor *w, uint32_t g
         k *= (size_t)w->shape[d];
     for (int32_t d = 2; d < out->rank; d++)
         n_out *= (size_t)out->shape[d];
-    size_t bytes = (threads * pome_rows_scratch() + (block_positions(k, n_out) * k + 15) / 16 * 16) * sizeof(float);
+    size_t bytes = (threads * pome_rows_scratch() + unfolded_floats(r, k, n_out)) * sizeof(float);
     pome_coded coded;
     size_t groups = (size_t)pome_in_int(r, groups_param, 1), block = block_positions(k, n_out);
     if (groups >= 1 && coded_group(r, &coded, 0, (size_t)w->shape[0] / groups, k))
@@ -230,11 +248,13 @@ static pome_status convolve(conv_job *job, const pome_tensor *x, const pome_tens
     job->unfolded = job->thread_scratch + (size_t)pome_pool_n_threads(r->pool) * pome_rows_scratch();
     pome_rows_init(&job->weight, w->dtype, w->data, encoded, job->k);
     job->q8 = (char *)r->scratch + ((size_t)pome_pool_n_threads(r->pool) * pome_rows_scratch() +
-                                    (block_positions(job->k, job->w.n_out) * job->k + 15) / 16 * 16) * sizeof(float);
+                                    unfolded_floats(r, job->k, job->w.n_out)) * sizeof(float);
     job->is_coded = true;
     for (size_t g = 0; g < job->groups && job->is_coded; g++)
         job->is_coded = coded_group(r, &job->coded, g, job->cout_group, job->k);
-    if (job->groups > 1 && job->cout_group < 8 && job->k <= POME_KERNEL_KC)
+    if (!job->is_coded && pome_conv_image_is_worth(&job->w))
+        run_image(job);
+    else if (job->groups > 1 && job->cout_group < 8 && job->k <= POME_KERNEL_KC)
         pome_pool_run(r->pool, job->n * job->cout, 1, convolve_channels, job);
     else
         run_unfolded(job);

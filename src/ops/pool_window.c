@@ -1,4 +1,4 @@
-/* avg_pool, max_pool, l2_pool: plain loops over windows, threads over channels. */
+/* avg_pool, max_pool, l2_pool: a row of outputs at a time, kernel element by kernel element; threads over channels. */
 #include <math.h>
 
 #include "ops/families.h"
@@ -25,38 +25,72 @@ static int64_t padded_count(const pome_window *w, const int64_t *o)
     return count < 1 ? 1 : count;
 }
 
-static float pool_one(const pool_job *job, const float *x, const int64_t *o)
+enum { CHUNK = 128 }; /* outputs of a row at a time */
+
+/* Adds kernel element k's inputs to n outputs from `first` of a row on; `in`: the input's row at output `first`. */
+static void add_element(const pool_job *job, const float *in, int64_t stride, int64_t n, double *sum, float *max)
 {
-    double sum = 0;
-    float max = -INFINITY;
-    int64_t n = 0, k[3];
-    for (size_t e = 0; e < job->w.n_kernel; e++) {
-        pome_window_split(job->w.kernel, e, k);
-        int64_t at = pome_window_at(&job->w, o, k);
-        if (at < 0)
-            continue;
-        n++;
-        sum += job->kind == POOL_L2 ? (double)x[at] * x[at] : (double)x[at];
-        if (x[at] > max || isnan(x[at]))
-            max = x[at];
-    }
     if (job->kind == POOL_MAX)
-        return max;
-    if (job->kind == POOL_L2)
-        return (float)sqrt(sum);
-    n = job->exclude_padding ? n : padded_count(&job->w, o);
-    return n ? (float)(sum / (double)n) : 0.0f;
+        for (int64_t i = 0; i < n; i++) {
+            float v = in[i * stride];
+            max[i] = v > max[i] || isnan(v) ? v : max[i]; /* NaN stays: no number is greater */
+        }
+    else if (job->kind == POOL_L2)
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += (double)in[i * stride] * in[i * stride];
+    else
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += (double)in[i * stride];
+}
+
+/* Outputs [o[2], o[2] + n) of a row. */
+static void pool_chunk(const pool_job *job, const float *x, const int64_t *o, int64_t n, float *y)
+{
+    const pome_window *w = &job->w;
+    double sum[CHUNK] = {0};
+    float max[CHUNK];
+    int64_t count[CHUNK] = {0};
+    for (int64_t i = 0; i < n; i++)
+        max[i] = -INFINITY;
+    for (size_t e = 0; e < w->n_kernel; e++) {
+        int64_t k[3], row = 0, first, end;
+        pome_window_split(w->kernel, e, k);
+        for (int d = 0; d < 2 && row >= 0; d++) {
+            int64_t i = o[d] * w->stride[d] + k[d] * w->dilation[d] - w->before[d];
+            row = i < 0 || i >= w->in[d] ? -1 : row * w->in[d] + i;
+        }
+        pome_window_span(w, 2, k[2], &first, &end);
+        first = first > o[2] ? first : o[2];
+        end = end < o[2] + n ? end : o[2] + n;
+        if (row < 0 || first >= end)
+            continue;
+        int64_t at = first - o[2];
+        add_element(job, x + row * w->in[2] + first * w->stride[2] + k[2] * w->dilation[2] - w->before[2], w->stride[2],
+                    end - first, sum + at, max + at);
+        for (int64_t i = at; i < at + end - first; i++)
+            count[i]++;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t place[3] = {o[0], o[1], o[2] + i};
+        int64_t m = job->kind != POOL_AVG || job->exclude_padding ? count[i] : padded_count(w, place);
+        y[i] = job->kind == POOL_MAX  ? max[i]
+               : job->kind == POOL_L2 ? (float)sqrt(sum[i])
+               : m                    ? (float)(sum[i] / (double)m)
+                                      : 0.0f;
+    }
 }
 
 static void pool_planes(void *arg, size_t begin, size_t end, int thread)
 {
     const pool_job *job = (const pool_job *)arg;
-    int64_t o[3];
     (void)thread;
     for (size_t plane = begin; plane < end; plane++)
-        for (size_t p = 0; p < job->w.n_out; p++) {
+        for (size_t p = 0; p < job->w.n_out;) {
+            int64_t o[3];
             pome_window_split(job->w.out, p, o);
-            job->y[plane * job->w.n_out + p] = pool_one(job, job->x + plane * job->w.n_in, o);
+            int64_t n = job->w.out[2] - o[2] < CHUNK ? job->w.out[2] - o[2] : CHUNK;
+            pool_chunk(job, job->x + plane * job->w.n_in, o, n, job->y + plane * job->w.n_out + p);
+            p += (size_t)n;
         }
 }
 

@@ -32,6 +32,15 @@ static inline int64_t pome_window_at(const pome_window *w, const int64_t *o, con
     }
     return at;
 }
+/* Outputs [*first, *end) of axis d that kernel element k sees inside of the input. */
+static inline void pome_window_span(const pome_window *w, int d, int64_t k, int64_t *first, int64_t *end)
+{
+    int64_t shift = w->before[d] - k * w->dilation[d], s = w->stride[d], last = w->in[d] - 1 + shift;
+    *first = shift > 0 ? (shift + s - 1) / s : 0;
+    *end = last < 0 ? 0 : last / s + 1;
+    *end = *end < w->out[d] ? *end : w->out[d];
+    *first = *first < *end ? *first : *end;
+}
 static inline void pome_window_split(const int64_t *shape, size_t flat, int64_t *index)
 {
     for (int d = 2; d >= 0; d--) {

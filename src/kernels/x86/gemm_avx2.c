@@ -117,23 +117,39 @@ void pome_gemm_nt_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, con
                      k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC, accumulate || p > 0);
 }
 
-static void nn_4x16(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t k, bool add)
+enum { NN_ROWS = 6 };
+
+/* n_rows by 16; n_rows is a constant where it is called, so that the sums stay in registers. */
+static inline __attribute__((always_inline)) void nn_tile(float *c, size_t ldc, const float *a, size_t lda, const float *b,
+                                                          size_t ldb, size_t k, bool add, size_t n_rows)
 {
-    __m256 acc[4][2];
-    for (size_t i = 0; i < 4; i++)
+    __m256 acc[NN_ROWS][2];
+    for (size_t i = 0; i < n_rows; i++)
         for (size_t j = 0; j < 2; j++)
             acc[i][j] = add ? _mm256_loadu_ps(c + i * ldc + 8 * j) : _mm256_setzero_ps();
     for (size_t p = 0; p < k; p++) {
         __m256 b0 = _mm256_loadu_ps(b + p * ldb), b1 = _mm256_loadu_ps(b + p * ldb + 8);
-        for (size_t i = 0; i < 4; i++) {
+        for (size_t i = 0; i < n_rows; i++) {
             __m256 s = _mm256_set1_ps(a[i * lda + p]);
             acc[i][0] = _mm256_fmadd_ps(s, b0, acc[i][0]);
             acc[i][1] = _mm256_fmadd_ps(s, b1, acc[i][1]);
         }
     }
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < n_rows; i++)
         for (size_t j = 0; j < 2; j++)
             _mm256_storeu_ps(c + i * ldc + 8 * j, acc[i][j]);
+}
+
+static void nn_rows(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t k, bool add,
+                    size_t n_rows)
+{
+    switch (n_rows) {
+    case 2: nn_tile(c, ldc, a, lda, b, ldb, k, add, 2); break;
+    case 3: nn_tile(c, ldc, a, lda, b, ldb, k, add, 3); break;
+    case 4: nn_tile(c, ldc, a, lda, b, ldb, k, add, 4); break;
+    case 5: nn_tile(c, ldc, a, lda, b, ldb, k, add, 5); break;
+    default: nn_tile(c, ldc, a, lda, b, ldb, k, add, 6); break;
+    }
 }
 
 static void nn_1x64(float *c, const float *a, const float *b, size_t ldb, size_t k, bool add)
@@ -171,14 +187,11 @@ static void nn_row(float *c, const float *a, const float *b, size_t ldb, size_t 
 void pome_gemm_nn_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
                            size_t n, size_t k, bool accumulate)
 {
-    size_t i = 0;
-    for (; i + 4 <= m; i += 4) {
-        size_t j = 0;
-        for (; j + 16 <= n; j += 16)
-            nn_4x16(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, k, accumulate);
-        for (size_t r = i; r < i + 4 && j < n; r++)
+    for (size_t i = 0; i < m; i += NN_ROWS) {
+        size_t rows = m - i < NN_ROWS ? m - i : NN_ROWS, j = 0;
+        for (; rows > 1 && j + 16 <= n; j += 16)
+            nn_rows(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, k, accumulate, rows);
+        for (size_t r = i; r < i + rows && j < n; r++)
             nn_row(c + r * ldc + j, a + r * lda, b + j, ldb, n - j, k, accumulate);
     }
-    for (; i < m; i++)
-        nn_row(c + i * ldc, a + i * lda, b, ldb, n, k, accumulate);
 }

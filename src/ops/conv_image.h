@@ -1,0 +1,30 @@
+/* Convolution of many positions by a weight in fp32 or fp16: the input is unfolded to [k, positions], so that a product with
+ * rows of the weight gives rows of the result. What conv.c does otherwise, position by position, is its oracle. */
+#ifndef POME_OPS_CONV_IMAGE_H
+#define POME_OPS_CONV_IMAGE_H
+
+#include "ops/rows.h"
+#include "ops/window.h"
+
+typedef struct pome_conv_image {
+    const pome_run *r;
+    const pome_window *w;
+    const pome_rows *weight;             /* [cout, cin_group * n_kernel] */
+    const pome_tensor *bias;             /* fp32, fp16, encoded or NULL */
+    const pome_encoded *bias_encoded;
+    const float *x;                      /* [n, cin, n_in] */
+    float *y;                            /* [n, cout, n_out] */
+    size_t n, cin, cout, groups;
+    float *unfolded;                     /* pome_conv_image_scratch() */
+    float *tiles;                        /* a part of it: [n_threads, rows, positions] of results */
+    float *thread_scratch;               /* [n_threads, pome_rows_scratch()] */
+    size_t batch, group, first, n_tiles; /* of the current step */
+} pome_conv_image;
+
+/* Whether it pays: enough positions in more than one row. */
+bool pome_conv_image_is_worth(const pome_window *w);
+/* Floats of scratch beside that of threads; k = cin_group * n_kernel. */
+size_t pome_conv_image_scratch(size_t k, size_t n_out, size_t n_threads);
+void pome_conv_image_run(pome_conv_image *c);
+
+#endif

@@ -1,5 +1,6 @@
 #include "formats/mlmodelc.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/file.h"
@@ -10,18 +11,24 @@
 #define SIDE_FILE_MAX_BYTES ((size_t)64 << 20) /* of coremldata.bin and metadata.json */
 #define ML_PROGRAM 502u
 #define STAGES_MAX 256
+#define PATH_BYTES 4096
 
 static pome_status no_memory(pome_error *err)
 {
     return pome_fail_nomem(err, 0, "a compiled model");
 }
 
+/* A path longer than systems take is that of no file. */
+static bool path_of(char path[PATH_BYTES], const char *folder, const char *name)
+{
+    int n = snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+    return n > 0 && n < PATH_BYTES;
+}
+
 static bool has_file(const char *folder, const char *name)
 {
-    char *path = pome_path_join(folder, name);
-    bool found = path && pome_path_exists(path);
-    free(path);
-    return found;
+    char path[PATH_BYTES];
+    return path_of(path, folder, name) && pome_path_exists(path);
 }
 
 bool pome_mlmodelc_detect(const char *folder)
@@ -33,34 +40,41 @@ bool pome_mlmodelc_detect(const char *folder)
     return pome_path_is_dir(folder) && (is_named || has_file(folder, "model.mil") || has_file(folder, "coremldata.bin"));
 }
 
-/* A small file of the folder, or NULL where it is missing, too large or unreadable: it only adds to the program. */
-static char *read_side_file(const char *folder, const char *name, pome_bytes *bytes)
+/* A small file of the folder as malloc'ed data, or NULL where it is missing, too large or unreadable: it only adds to the
+ * program. Errors: NOMEM. */
+static pome_status read_side_file(char **out, pome_bytes *bytes, const char *folder, const char *name, pome_error *err)
 {
-    char *path = pome_path_join(folder, name), *data = NULL;
+    char path[PATH_BYTES], *data = NULL;
     size_t len = 0;
     pome_error why = {0};
-    if (path && pome_path_exists(path) &&
-        pome_file_read(path, SIDE_FILE_MAX_BYTES, &data, &len, &why) != POME_OK) {
+    *out = NULL;
+    *bytes = (pome_bytes){0};
+    if (!path_of(path, folder, name) || !pome_path_exists(path))
+        return POME_OK;
+    pome_status status = pome_file_read(path, SIDE_FILE_MAX_BYTES, &data, &len, &why);
+    if (status == POME_ERR_NOMEM)
+        return no_memory(err);
+    if (status != POME_OK) {
         pome_log(POME_LOG_WARN, "%s is passed over: %s", path, why.message);
-        data = NULL;
+        return POME_OK;
     }
-    free(path);
-    *bytes = (pome_bytes){(const uint8_t *)data, data ? len : 0};
-    if (data && pome_bytes_is_lfs_pointer(*bytes)) {
-        pome_log(POME_LOG_WARN, "%s/%s is a Git LFS pointer and passed over (run `git lfs pull`)", folder, name);
+    if (pome_bytes_is_lfs_pointer((pome_bytes){(const uint8_t *)data, len})) {
+        pome_log(POME_LOG_WARN, "%s is a Git LFS pointer and passed over (run `git lfs pull`)", path);
         free(data);
-        data = NULL;
-        *bytes = (pome_bytes){0};
+        return POME_OK;
     }
-    return data;
+    *bytes = (pome_bytes){(const uint8_t *)data, len};
+    *out = data;
+    return POME_OK;
 }
 
 /* What a folder without model.mil is. coremldata.bin begins with the field number of the model's kind. */
 static pome_status refuse_without_program(const char *folder, pome_error *err)
 {
     pome_bytes b;
-    char *data = read_side_file(folder, "coremldata.bin", &b);
+    char *data = NULL;
     uint32_t kind = 0;
+    POME_TRY(read_side_file(&data, &b, folder, "coremldata.bin", err));
     if (data && b.len >= sizeof kind)
         kind = (uint32_t)b.ptr[0] | (uint32_t)b.ptr[1] << 8 | (uint32_t)b.ptr[2] << 16 | (uint32_t)b.ptr[3] << 24;
     free(data);
@@ -113,9 +127,11 @@ static pome_status assemble_folder(const Pome__Spec__Model **out, const char *fo
     if (pome_bytes_is_lfs_pointer(text))
         return pome_fail(err, POME_ERR_FORMAT,
                          "a Git LFS pointer: the file itself was never downloaded (run `git lfs pull`)");
-    char *binary = read_side_file(folder, "coremldata.bin", &parts.binary);
-    char *metadata = read_side_file(folder, "metadata.json", &parts.metadata);
-    pome_status status = pome_mlmodelc_assemble(out, &parts, arena, max_depth, err);
+    char *binary = NULL, *metadata = NULL;
+    POME_TRY(read_side_file(&binary, &parts.binary, folder, "coremldata.bin", err));
+    pome_status status = read_side_file(&metadata, &parts.metadata, folder, "metadata.json", err);
+    if (status == POME_OK)
+        status = pome_mlmodelc_assemble(out, &parts, arena, max_depth, err);
     free(binary);
     free(metadata);
     return status;
@@ -156,12 +172,13 @@ static pome_status read_pipeline(const Pome__Spec__Model **out, const char *fold
     size_t n = 0;
     const Pome__Spec__Program *program = NULL;
     Pome__Spec__Model *model = POME_NEW(arena, Pome__Spec__Model);
+    char *binary = NULL;
     pome_bytes bytes;
     if (!model)
         return no_memory(err);
     pome__spec__model__init(model);
     POME_TRY(read_stages(&stages, &n, folder, arena, max_depth, err));
-    char *binary = read_side_file(folder, "coremldata.bin", &bytes);
+    POME_TRY(read_side_file(&binary, &bytes, folder, "coremldata.bin", err));
     model->description = pome_mlmodelc_find_description(bytes, arena, max_depth);
     free(binary);
     pome_status status = pome_pipeline_join(&program, stages, n, model->description, arena, err);
@@ -179,14 +196,13 @@ static pome_status read_pipeline(const Pome__Spec__Model **out, const char *fold
 pome_status pome_mlmodelc_read(const Pome__Spec__Model **out, const char *folder, pome_arena *arena,
                                uint32_t max_depth, pome_error *err)
 {
+    char path[PATH_BYTES];
     pome_mapping *mapping = NULL;
     if (!has_file(folder, "model.mil") && has_file(folder, "model0"))
         return read_pipeline(out, folder, arena, max_depth, err);
     if (!has_file(folder, "model.mil"))
         return refuse_without_program(folder, err);
-    char *path = pome_path_join(folder, "model.mil");
-    if (!path)
-        return no_memory(err);
+    (void)path_of(path, folder, "model.mil"); /* it is there */
     pome_status status = pome_mapping_open(&mapping, path, err);
     if (status == POME_OK) {
         status = assemble_folder(out, folder, pome_mapping_bytes(mapping), arena, max_depth, err);
@@ -194,6 +210,5 @@ pome_status pome_mlmodelc_read(const Pome__Spec__Model **out, const char *folder
         if (status != POME_OK)
             pome_fail_prefix(err, status, "%s", path);
     }
-    free(path);
     return status;
 }

@@ -1,15 +1,18 @@
 /* Each of the project's allocations fails once, from opening a package to a token: the call that needs it says so, or does without.
  * The linker puts these functions in front of the allocator (--wrap). What is left behind is for LeakSanitizer. */
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "pome/compile.h"
 #include "pome/generate.h"
 #include "pome/inspect.h"
 
@@ -108,6 +111,28 @@ static pome_status describe(const char *path, pome_error *err)
     return status;
 }
 
+static char compiled_folder[] = "/tmp/pome-compiled-XXXXXX";
+static char compiled_path[sizeof compiled_folder + 16];
+
+static pome_status compile(const char *path, pome_error *err)
+{
+    pome_compile_opts opts;
+    pome_compile_opts_default(&opts);
+    opts.force = true;
+    return pome_compile(path, compiled_path, &opts, NULL, err);
+}
+
+static pome_status open_model(const char *path, pome_error *err)
+{
+    pome_model *model = NULL;
+    pome_status status = pome_model_open(&model, path, NULL, err);
+    /* The interface must not silently be another one: inputs of packages are not sorted by name. */
+    if (status == POME_OK)
+        assert_string_equal(pome_model_describe(model)->functions[0].inputs[0].name, "inputIds");
+    pome_model_close(&model);
+    return status;
+}
+
 /* Every stride-th allocation of a whole attempt fails in an attempt of its own. */
 static void fail_each(attempt *run, const char *path, long stride)
 {
@@ -153,9 +178,26 @@ static void test_checkpoints(void **state)
     fail_each(describe, POME_SOURCE_DIR "/tests/golden/checkpoint", 1);
 }
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind, (void)at;
+    return remove(path);
+}
+
+static void test_compiled_models(void **state)
+{
+    (void)state;
+    const char *package = POME_SOURCE_DIR "/tests/golden/apple/layer1-uint4-block32-asym.mlpackage";
+    assert_non_null(mkdtemp(compiled_folder));
+    snprintf(compiled_path, sizeof compiled_path, "%s/m.mlmodelc", compiled_folder);
+    fail_each(compile, package, 1);
+    fail_each(open_model, compiled_path, 1);
+    nftw(compiled_folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers), cmocka_unit_test(test_tokenizers),
-                                       cmocka_unit_test(test_checkpoints)};
+                                       cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_compiled_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

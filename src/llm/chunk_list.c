@@ -23,6 +23,8 @@ static bool split_name(const char *name, size_t *prefix_len, unsigned long *numb
 
 static bool check_numbers(const pome_chunk_list *list, const unsigned long *numbers, pome_misfit *misfit)
 {
+    if (numbers[0] > 1)
+        return pome_misfit_say(misfit, 4, "%s_chunk1 is missing: the chunks begin with %s", list->prefix, list->chunk[0]->name);
     for (uint32_t i = 0; i + 1 < list->n; i++) {
         if (numbers[i + 1] == numbers[i])
             return pome_misfit_say(misfit, 4, "there are two models for chunk %lu: %s and %s", numbers[i],

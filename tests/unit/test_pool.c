@@ -197,6 +197,51 @@ static void loops_after_pauses(void **state)
     assert_int_equal(atomic_load(&sum), 300 * 10);
 }
 
+/* ---- background ---- */
+
+typedef struct count_job {
+    pome_job job;
+    int n, n_by_waiter; /* plain: waiting orders it */
+} count_job;
+
+static void count(void *arg, bool by_waiter)
+{
+    count_job *c = arg;
+    c->n++;
+    c->n_by_waiter += by_waiter;
+}
+
+static void jobs_are_done_once(void **state)
+{
+    (void)state;
+    for (int has_thread = 0; has_thread < 2; has_thread++) {
+        enum { N = 5, ROUNDS = 200 };
+        pome_worker *worker;
+        count_job jobs[N] = {{.n = 0}};
+        assert_int_equal(pome_worker_create(&worker, has_thread, NULL), POME_OK);
+        for (int round = 0; round < ROUNDS; round++) {
+            for (int i = 0; i < N; i++) {
+                pome_worker_wait(worker, &jobs[i].job); /* never submitted, or of the round before */
+                assert_int_equal(jobs[i].n, round);
+                jobs[i].job.fn = count;
+                jobs[i].job.arg = &jobs[i];
+                pome_worker_submit(worker, &jobs[i].job);
+            }
+            if (round % 2) { /* out of turn */
+                pome_worker_wait(worker, &jobs[3].job);
+                assert_int_equal(jobs[3].n, round + 1);
+            }
+        }
+        pome_worker_destroy(&worker); /* finishes the last ones */
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(jobs[i].n, ROUNDS);
+            if (!has_thread)
+                assert_int_equal(jobs[i].n_by_waiter, ROUNDS);
+        }
+        assert_null(worker);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +251,7 @@ int main(void)
         cmocka_unit_test(several_callers_at_once),
         cmocka_unit_test(thread_counts), cmocka_unit_test(idle_threads_sleep),
         cmocka_unit_test(loops_after_pauses),
+        cmocka_unit_test(jobs_are_done_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

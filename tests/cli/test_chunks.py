@@ -1,0 +1,181 @@
+"""Sets of chunks: ids in and out, whole windows against new columns, coreml-llm-cli's options, traces, and folders that lack
+something."""
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+IDS = ["--print-ids", "--temperature", "0", "--ignore-eos"]
+WEIGHTS = "Data/com.apple.CoreML/weights/weight.bin"
+MODEL = "Data/com.apple.CoreML/model.mlmodel"
+
+
+@pytest.fixture(scope="session")
+def chunks(golden):
+    return golden / "chunks-lut4-split"
+
+
+@pytest.fixture(scope="session")
+def stored(chunks):
+    return np.load(chunks / "expected.npz")
+
+
+@pytest.fixture
+def copy(chunks, tmp_path):
+    return shutil.copytree(chunks, tmp_path / "set")
+
+
+def joined(ids):
+    return ",".join(map(str, ids))
+
+
+def ids_of(done):
+    assert done.returncode == 0, done.stderr
+    return list(map(int, done.stdout.split()))
+
+
+@pytest.mark.parametrize("which", ["", "long_"])
+@pytest.mark.parametrize("options", [["exact"], ["exact", "--whole-windows"], ["fp16"], ["exact", "--threads", "3"]])
+def test_stored_results(pome, chunks, stored, which, options):
+    done = pome("run", chunks, "--ids", joined(stored[which + "prompt"]), "-n", 24, *IDS, "--numerics", *options)
+    assert ids_of(done) == stored[which + "greedy"].tolist() and done.stderr == ""
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 600])
+def test_new_columns_are_those_of_whole_windows(pome, chunks, stored, n):
+    """600 tokens go beyond the context of 512: caches slide, positions go on."""
+    base = ["run", chunks, "--ids", joined(stored["prompt"]), "-n", n, *IDS, "--numerics", "exact"]
+    new, whole = pome(*base), pome(*base, "--whole-windows")
+    assert len(ids_of(new)) == n and new.stdout == whole.stdout
+
+
+def test_speculation_changes_no_answer(pome, chunks):
+    base = ["run", chunks, "--ids", joined([7, 8, 9] * 20), "-n", 150, *IDS, "--numerics", "exact"]
+    assert ids_of(pome(*base)) == ids_of(pome(*base, "--speculate", "8"))
+
+
+def test_compiled_set(pome, chunks, stored, tmp_path):
+    done = pome("compile", chunks, tmp_path / "compiled")
+    assert done.returncode == 0, done.stderr
+    done = pome("run", tmp_path / "compiled", "--ids", joined(stored["prompt"]), "-n", 24, *IDS, "--numerics", "exact")
+    assert ids_of(done) == stored["greedy"].tolist()
+
+
+def test_set_with_states(pome, golden, tmp_path):
+    expected = np.load(golden / "checkpoint" / "expected.npz")
+    assert pome("convert", golden / "checkpoint", tmp_path / "tiny", "--chunks", 2, "--quantize", "none", "--context", 128).returncode == 0
+    base = ["run", tmp_path / "tiny", *IDS, "--numerics", "exact", "--ids", joined(expected["prompt"])]
+    assert ids_of(pome(*base, "-n", 24)) == expected["greedy"].tolist()
+    done = pome(*base, "-n", 500)
+    assert "the context of 128 tokens is full" in done.stderr and len(ids_of(done)) == 129 - len(expected["prompt"])
+    (tmp_path / "tiny" / "tiny_chunk2.mlpackage").rename(tmp_path / "chunk2")
+    assert "chunks are missing" in pome(*base).stderr
+
+
+def test_options_of_coreml_llm_cli(pome, fails, chunks, golden, stored, tmp_path):
+    tokenizer = golden / "tokenizer"
+    hub = tmp_path / "hf" / "hub" / "models--some--set"
+    (hub / "refs").mkdir(parents=True)
+    (hub / "refs" / "main").write_text("abc123")
+    shutil.copytree(chunks, hub / "snapshots" / "abc123")
+    env = {"HF_HOME": str(tmp_path / "hf")}
+    plain = pome("run", chunks, "Once", "--tokenizer", tokenizer, "--raw", "--temperature", 0, "-n", 8)
+    assert plain.returncode == 0, plain.stderr
+    by_id = pome("run", "--repo-id", "some/set", "Once", "--tokenizer-name", tokenizer, "--raw", "--temperature", 0,
+                 "--max-new-tokens", 8, env=env)
+    by_folder = pome("run", "--local-model-directory", chunks, "--local-model-prefix", "tiny-llama", "--tokenizer-name", tokenizer,
+                     "--cache-processor-model-name", "cache-processor.mlmodelc", "--logit-processor-model-name",
+                     "logit-processor.mlmodelc", "--raw", "--temperature", 0, "--max-new-tokens", 8, "--verbose", "Once")
+    assert by_id.stdout == by_folder.stdout == plain.stdout
+    assert "tiny-llama_chunk2 opened in " in by_folder.stderr
+    fails(1, ["other/set is not in the local Hub cache", "nothing is downloaded"], "run", "--repo-id", "other/set", "Once", env=env)
+    fails(1, ["some/none is not in the local Hub cache"], "run", chunks, "Once", "--tokenizer-name", "some/none", env=env)
+    fails(2, ["give one of them"], "run", "--repo-id", "a/b", "--local-model-directory", chunks, "Once")
+    fails(2, ["what follows is the prompt"], "run", "--repo-id", "a/b", "model", "Once")
+    fails(2, ["no MODEL is given"], "run")
+    fails(1, ["there is no model cp.mlmodelc"], "run", "--local-model-directory", chunks, "--cache-processor-model-name",
+          "cp.mlmodelc", "--ids", "1", *IDS)
+    fails(1, ["no model in", "'other_chunk1'"], "run", "--local-model-directory", chunks, "--local-model-prefix", "other", "--ids",
+          "1", *IDS, "--cache-processor-model-name", "x", "--logit-processor-model-name", "y")
+
+
+def test_report(pome, chunks, stored):
+    done = pome("run", chunks, "--ids", joined(stored["prompt"]), "-n", 9, *IDS, "--stats")
+    for line in ["Compile + Load: ", "Prompt        : ", "Generate      : ", " ms / token", " token / sec", "contract   llm-cli, 4 chunks"]:
+        assert line in done.stderr
+    stats = json.loads(pome("run", chunks, "--ids", "1,2", "-n", 9, *IDS, "--stats", "--json").stdout)["stats"]
+    assert stats["token_ms"] > 0 and stats["tokens_per_s"] > 0 and stats["token_ms_stdev"] >= 0
+
+
+def test_trace(pome, chunks, tmp_path):
+    ids = [i * 37 % 500 for i in range(3 * 64 + 1)]
+    done = pome("run", chunks, "--ids", joined(ids), "-n", 1, *IDS, "--trace", tmp_path / "trace.json", "--threads", 2)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert done.returncode == 0
+    assert {e["name"] for e in events if e["cat"] == "load"} >= {"tiny-llama_chunk1", "cache-processor"}
+    for chunk in ("tiny-llama_chunk2", "tiny-llama_chunk3"):
+        mine = {kind: [e for e in events if e["cat"] == kind and e["name"] == chunk] for kind in ("predict", "update", "wait")}
+        assert [e["args"]["step"] for e in mine["predict"]] == [64, 128, 192, 193]
+        assert [e["args"]["step"] for e in sorted(mine["update"], key=lambda e: e["ts"])] == [64, 128, 192]
+        for e in mine["update"]:  # after its own prediction, before the next one
+            before = next(p for p in mine["predict"] if p["args"]["step"] == e["args"]["step"])
+            after = next(p for p in mine["predict"] if p["args"]["step"] > e["args"]["step"])
+            assert before["ts"] + before["dur"] <= e["ts"] + 1 and e["ts"] + e["dur"] <= after["ts"] + 1
+
+
+def rename_output(folder):
+    path = folder / "tiny-llama_chunk2.mlpackage" / MODEL
+    path.write_bytes(path.read_bytes().replace(b"new_x", b"out_x"))
+
+
+def exchange_weights(folder):
+    shutil.copy(folder / "tiny-llama_chunk4.mlpackage" / WEIGHTS, folder / "tiny-llama_chunk2.mlpackage" / WEIGHTS)
+
+
+def leave_pointer(folder):
+    (folder / "tiny-llama_chunk3.mlpackage" / WEIGHTS).write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:4665a5ea423c2713d436b5ee50593a9640e0018c1550b5a0002f74190d6caea8\nsize 12345\n")
+
+
+def cut_program(folder):
+    path = folder / "tiny-llama_chunk3.mlpackage" / MODEL
+    path.write_bytes(path.read_bytes()[:3000])
+
+
+def remove(name):
+    return lambda folder: shutil.rmtree(folder / (name + ".mlpackage"))
+
+
+BROKEN = {
+    "first": (remove("tiny-llama_chunk1"), ["tiny-llama_chunk1 is missing: the chunks begin with tiny-llama_chunk2"]),
+    "last": (remove("tiny-llama_chunk4"), ["tiny-llama_chunk3, the last chunk, gives no logits", "are later chunks missing?"]),
+    "gap": (remove("tiny-llama_chunk3"), ["between tiny-llama_chunk2 and tiny-llama_chunk4 chunks are missing"]),
+    "two": (lambda f: shutil.copytree(f / "tiny-llama_chunk2.mlpackage", f / "other_chunk2.mlpackage"),
+            ["chunks of two models: 'other' and 'tiny-llama'", "--local-model-prefix"]),
+    "cache": (remove("cache-processor"), ["the cache processor is missing"]),
+    "logits": (remove("logit-processor"), ["the logit processor is missing"]),
+    "renamed": (rename_output, ["tiny-llama_chunk2 has no output 'new_x'", "it gives out_x"]),
+    "weights": (exchange_weights, ["tiny-llama_chunk2", "weight.bin", "holds", "the program says"]),
+    "pointer": (leave_pointer, ["tiny-llama_chunk3.mlpackage", "Git LFS pointer"]),
+    "cut": (cut_program, ["tiny-llama_chunk3.mlpackage", "needs", "ends after"]),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_broken_folder(fails, copy, how):
+    broken, parts = BROKEN[how]
+    broken(copy)
+    fails(1, parts, "run", copy, "--ids", "1,2", *IDS)
+
+
+def test_one_chunk_alone(fails, chunks):
+    fails(1, ["tiny-llama_chunk2 is one chunk of a set: give the folder that it is in"], "run",
+          chunks / "tiny-llama_chunk2.mlpackage", "--ids", "1,2", *IDS)
+
+
+def test_prefix_chooses(pome, copy, stored):
+    for n in (1, 2, 3, 4):
+        shutil.copytree(copy / f"tiny-llama_chunk{n}.mlpackage", copy / f"other_chunk{n}.mlpackage")
+    done = pome("run", copy, "--local-model-prefix", "other_", "--ids", joined(stored["prompt"]), "-n", 5, *IDS, "--numerics", "exact")
+    assert ids_of(done) == stored["greedy"][:5].tolist()

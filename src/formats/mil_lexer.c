@@ -123,8 +123,14 @@ pome_status pome_mil_lexer_next(pome_mil_lexer *l, pome_error *err)
 {
     pome_bytes s = l->source;
     size_t at = l->at;
-    while (at < s.len && is_space(s.ptr[at]))
-        at++;
+    for (;;) {
+        while (at < s.len && is_space(s.ptr[at]))
+            at++;
+        if (s.len - at < 2 || s.ptr[at] != '/' || s.ptr[at + 1] != '/')
+            break;
+        while (at < s.len && s.ptr[at] != '\n')
+            at++;
+    }
     if (at == s.len) {
         take(l, POME_MIL_END, at, at);
         return POME_OK;

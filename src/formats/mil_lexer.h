@@ -1,4 +1,5 @@
-/* Tokens of MIL text, the program of a compiled model. Whitespace separates and means nothing. */
+/* Tokens of MIL text, the program of a compiled model. Whitespace separates and means nothing,
+ * as do comments from // to the end of the line. */
 #ifndef POME_FORMATS_MIL_LEXER_H
 #define POME_FORMATS_MIL_LEXER_H
 

@@ -375,13 +375,14 @@ static pome_status parse_function(Pome__Spec__FunctionEntry **out, pome_mil_pars
     return POME_OK;
 }
 
-/* "program" "(" major.minor ")": the minor number tells the spelling, of which each is read anyway. */
+/* "program" "(" 1 or 1.N ")": the second number tells the spelling, of which each is read anyway. */
 static pome_status parse_version(int64_t *version, pome_mil_parser *p, pome_error *err)
 {
     POME_TRY(expect_word(p, "program", err));
     POME_TRY(pome_mil_expect(p, '(', err));
     const pome_mil_token *t = &p->lexer.token;
-    if (t->kind != POME_MIL_NUMBER || t->text.len < 3 || memcmp(t->text.ptr, "1.", 2) != 0)
+    bool is_first = t->kind == POME_MIL_NUMBER && t->text.ptr[0] == '1' && (t->text.len == 1 || t->text.ptr[1] == '.');
+    if (!is_first)
         return pome_mil_unexpected(&p->lexer, "a version 1.N of the text format", err);
     *version = 1;
     POME_TRY(pome_mil_lexer_next(&p->lexer, err));

@@ -56,7 +56,7 @@ static void test_spellings_are_equal(void **state)
         "int32 axis = const()[val = int32(-1)];\n"
         "tensor<fp16, [2, 6]> y = concat(axis = axis, interleave = bool(false), values = (x, x))[name = string(\"joined\")];\n"
         "tensor<fp16,[2,6]>z=mul(x=y,y=fp16(0x1.8p+1));}->(z);}",
-        "program(1.3)[buildInfo = dict<string, string>({})] { func main<CoreML6>(tensor<fp16, [2, 3]> x)[] {\n"
+        "// by hand\nprogram(1)[buildInfo = dict<string, string>({})] { // {\n func main<CoreML6>(tensor<fp16, [2, 3]> x)[] {\n"
         "tensor<int32, []> axis = const()[val = int32(-1)];\n"
         "tensor<fp16, [2, 6]> y = concat(values = (x, x), interleave = tensor<bool, []>(false), axis = axis)[name = string(\"joined\")];\n"
         "tensor<fp16, [2, 6]> \"z\" = mul(x = \"y\", y = fp16(3.0));} -> (\"z\");}",
@@ -214,6 +214,8 @@ static void test_errors(void **state)
         {"programme(1.0)", "line 1, column 1: found programme, wanted program"},
         {"program(2.0)", "line 1, column 9: found 2.0, wanted a version 1.N of the text format"},
         {"program(1.3)\n{\n  é", "line 3, column 3: found é, wanted func"},
+        {"program(1.3) {} / x", "line 1, column 17: character / has no meaning here"},
+        {"program(10.0)", "line 1, column 9: found 10.0, wanted a version"},
         {"program(1.3) {} x", "line 1, column 17: found x, wanted the end of the text"},
         {"program(1.3) {}", "the program has no function"},
         {"program(1.3) { \"\x80\"", "line 1, column 17: byte 0x80 is no UTF-8 text"},

@@ -14,7 +14,9 @@ void pome_kernels_init(pome_kernels *k, pome_cpu_level level)
         k->level = POME_CPU_AVX2;
     }
     if (level >= POME_CPU_AVX512 && level <= POME_CPU_AMX) {
+        pome_kernels_fill_vector_avx512(k);
         pome_kernels_fill_gemm_avx512(k);
+        pome_kernels_fill_attend_avx512(k);
         pome_kernels_fill_coded_avx512(k);
         k->level = POME_CPU_AVX512;
     }

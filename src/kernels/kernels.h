@@ -137,7 +137,9 @@ void pome_kernels_fill_generic(pome_kernels *k);
 void pome_kernels_fill_coded_generic(pome_kernels *k); /* the part of int8 activations */
 #if defined(__x86_64__)
 void pome_kernels_fill_avx2(pome_kernels *k);
+void pome_kernels_fill_vector_avx512(pome_kernels *k);
 void pome_kernels_fill_gemm_avx512(pome_kernels *k);
+void pome_kernels_fill_attend_avx512(pome_kernels *k);
 void pome_kernels_fill_coded_avx512(pome_kernels *k);
 void pome_kernels_fill_coded_avx512vnni(pome_kernels *k);
 void pome_kernels_fill_coded_amx(pome_kernels *k);

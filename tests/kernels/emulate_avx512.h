@@ -309,6 +309,62 @@ EMU emu512i emu_bits(emu512 a)
 #undef _mm512_castsi128_si512
 #undef _mm512_castps_si512
 
+EMU __m256i emu_cvtps_ph(emu512 a, int how)
+{
+    uint16_t half[16];
+    __m256i v;
+    (void)how; /* to nearest */
+    for (size_t i = 0; i < 16; i++)
+        half[i] = (uint16_t)_cvtss_sh(a.f[i], _MM_FROUND_TO_NEAREST_INT);
+    memcpy(&v, half, sizeof v);
+    return v;
+}
+EMU emu512 emu_max(emu512 a, emu512 b) /* the second operand where one is NaN */
+{
+    for (size_t i = 0; i < 16; i++)
+        a.f[i] = a.f[i] > b.f[i] ? a.f[i] : b.f[i];
+    return a;
+}
+EMU emu512 emu_min(emu512 a, emu512 b)
+{
+    for (size_t i = 0; i < 16; i++)
+        a.f[i] = a.f[i] < b.f[i] ? a.f[i] : b.f[i];
+    return a;
+}
+EMU emu512i emu_srai32(emu512i a, unsigned n)
+{
+    for (size_t i = 0; i < 16; i++)
+        a.d[i] = a.d[i] < 0 ? ~(~a.d[i] >> n) : a.d[i] >> n;
+    return a;
+}
+EMU emu512 emu_maskz_mov(__mmask16 m, emu512 a)
+{
+    for (size_t i = 0; i < 16; i++)
+        a.f[i] = m >> i & 1 ? a.f[i] : 0;
+    return a;
+}
+EMU emu512 emu_maskz_expand(__mmask16 m, emu512 a)
+{
+    emu512 v;
+    size_t used = 0;
+    for (size_t i = 0; i < 16; i++)
+        v.f[i] = m >> i & 1 ? a.f[used++] : 0;
+    return v;
+}
+EMU emu512 emu_as_floats(emu512i a)
+{
+    emu512 v;
+    v.i = a;
+    return v;
+}
+
+#define _mm512_cvtps_ph emu_cvtps_ph
+#define _mm512_max_ps emu_max
+#define _mm512_min_ps emu_min
+#define _mm512_srai_epi32 emu_srai32
+#define _mm512_maskz_mov_ps emu_maskz_mov
+#define _mm512_maskz_expand_ps emu_maskz_expand
+#define _mm512_castsi512_ps emu_as_floats
 #define _mm512_loadu_si512 emu_loadu
 #define _mm512_storeu_si512 emu_storeu
 #define _mm512_maskz_loadu_epi8 emu_maskz_loadu_epi8

@@ -21,6 +21,15 @@ static float a[MOST], b[MOST], start[MOST], got[MOST], want[MOST];
 static uint16_t *half_end; /* of a readable range, a guard page behind it */
 static uint64_t state = 88172645463325252u;
 
+static bool is_available(int level)
+{
+#ifdef POME_EMULATED
+    return level <= POME_CPU_AMX && pome_cpu_level_available(POME_CPU_AVX2);
+#else
+    return pome_cpu_level_available((pome_cpu_level)level);
+#endif
+}
+
 static size_t random_size(size_t low, size_t high)
 {
     state ^= state << 13;
@@ -77,7 +86,7 @@ static void products_with_halves(void **unused)
     (void)unused;
     for (int level = 0; level < POME_CPU_COUNT; level++) {
         pome_kernels k;
-        if (!pome_cpu_level_available((pome_cpu_level)level))
+        if (!is_available(level))
             continue;
         pome_kernels_init(&k, (pome_cpu_level)level);
         for (int round = 0; round < 400; round++)
@@ -92,7 +101,7 @@ static void silu_times(void **unused)
     pome_kernels k, generic;
     pome_kernels_init(&generic, POME_CPU_GENERIC);
     for (int level = 0; level < POME_CPU_COUNT; level++) {
-        if (!pome_cpu_level_available((pome_cpu_level)level))
+        if (!is_available(level))
             continue;
         pome_kernels_init(&k, (pome_cpu_level)level);
         for (size_t n = 0; n < 200; n += 1 + n / 20) {

@@ -84,8 +84,11 @@ def test_wrong_lengths(pome, golden):
 
 
 @pytest.mark.slow
-def test_smollm2(pome):
+@pytest.mark.parametrize("numerics", ["fast", "exact"])
+def test_smollm2(pome, numerics):
     """Prompts without and with repeats; with POME_TEST_LONG in the environment 20 of them, 256 tokens each."""
+    if numerics == "exact" and "POME_TEST_LONG" not in os.environ:
+        pytest.skip("takes minutes; POME_TEST_LONG in the environment runs it")
     package = MODELS / "smollm2-135m-int4.mlpackage"
     if not package.exists():
         pytest.skip("scripts/make_smollm2.py has not been run")
@@ -94,7 +97,8 @@ def test_smollm2(pome):
     for i in prompts:
         prompt = [(i * 7919 + k * (31 + i)) % 49000 + 1 for k in range(6 + 2 * i)]
         prompt += prompt[: i]
-        plain, drafted = (run(pome, package, prompt, n_tokens, "--temperature", "0", "--speculate", n)[0] for n in ("0", "16"))
-        assert_same(package, "fast", prompt, plain["ids"], drafted["ids"])
+        plain, drafted = (run(pome, package, prompt, n_tokens, "--temperature", "0", "--numerics", numerics, "--speculate", n)[0]
+                          for n in ("0", "16"))
+        assert_same(package, numerics, prompt, plain["ids"], drafted["ids"])
         n_same += plain["ids"] == drafted["ids"]
     assert n_same >= 0.75 * len(prompts)

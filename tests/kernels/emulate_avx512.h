@@ -358,6 +358,7 @@ EMU emu512 emu_as_floats(emu512i a)
     return v;
 }
 
+#undef _mm512_cvtps_ph /* a macro of some compilers */
 #define _mm512_cvtps_ph emu_cvtps_ph
 #define _mm512_max_ps emu_max
 #define _mm512_min_ps emu_min

@@ -42,12 +42,18 @@ def test_stored_results(pome, chunks, stored, which, options):
     assert ids_of(done) == stored[which + "greedy"].tolist() and done.stderr == ""
 
 
-@pytest.mark.parametrize("n", [1, 63, 64, 65, 600])
-def test_new_columns_are_those_of_whole_windows(pome, chunks, stored, n):
-    """600 tokens go beyond the context of 512: caches slide, positions go on."""
-    base = ["run", chunks, "--ids", joined(stored["prompt"]), "-n", n, *IDS, "--numerics", "exact"]
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 449, 700])
+def test_beyond_the_context(pome, chunks, stored, n):
+    """700 tokens are more than the context of 512: caches slide, positions go on."""
+    done = pome("run", chunks, "--ids", joined(stored["prompt"]), "-n", n, *IDS, "--numerics", "exact")
+    assert ids_of(done) == stored["slid"][:n].tolist()
+
+
+@pytest.mark.parametrize("numerics", ["exact", "fp16"])
+def test_new_columns_are_those_of_whole_windows(pome, chunks, stored, numerics):
+    base = ["run", chunks, "--ids", joined(stored["long_prompt"]), "-n", 150, *IDS, "--numerics", numerics]
     new, whole = pome(*base), pome(*base, "--whole-windows")
-    assert len(ids_of(new)) == n and new.stdout == whole.stdout
+    assert len(ids_of(new)) == 150 and new.stdout == whole.stdout
 
 
 def test_speculation_changes_no_answer(pome, chunks):

@@ -15,7 +15,9 @@ enum {
     MAX_CUTS = 40,  /* chunks of a part that is cut in shrinking ones */
     FEW_ROWS = 8,   /* of x: the time goes into reading weights */
     UNIT_ROWS = 16, /* of weights, which kernels take at once */
-    UNITS = 128     /* the smallest chunk's share of a part */
+    UNIT_BYTES = 1 << 16,
+    CHUNKS_MIN = 8, /* of a part, however small */
+    UNITS = 128     /* the smallest chunk's share of a part, if it is that large */
 };
 
 typedef struct group {
@@ -78,13 +80,17 @@ static size_t activations_of(const group *g, size_t i)
 }
 
 /* Where few rows of x are multiplied, weights are read from memory in order: long chunks keep the processor's reading
- * ahead going, short ones at the end let threads finish together. Each takes a sixth of what is left. */
+ * ahead going, short ones at the end let threads finish together. Each takes a sixth of what is left, in rows eight
+ * times an odd number, so that streams that a kernel reads at an eighth of a chunk from each other do not meet in the sets of
+ * the cache. */
 static void cut_part(group *g, size_t i)
 {
-    size_t n = g->part[i].n, unit = (n / UNITS + UNIT_ROWS) / UNIT_ROWS * UNIT_ROWS, n_cuts = 0, at = 0;
+    size_t n = g->part[i].n, n_cuts = 0, at = 0, unit = UNIT_BYTES / (g->part[i].k / 2 + 1);
+    unit = unit > n / CHUNKS_MIN ? n / CHUNKS_MIN : unit;
+    unit = ((unit > n / UNITS ? unit : n / UNITS) / UNIT_ROWS + 1) * UNIT_ROWS;
     while (at < n) {
         size_t rows = (n - at) / 6 / unit * unit;
-        rows = rows < unit ? unit : rows;
+        rows = (rows < unit ? unit : rows) + UNIT_ROWS / 2;
         g->cut[i][n_cuts++] = at;
         at = n - at <= rows || n_cuts == MAX_CUTS ? n : at + rows;
     }

@@ -9,14 +9,16 @@
  *
  * For one row of activations, which is bound by memory, the eight rows lie an eighth of all rows apart: the processor then
  * follows eight streams in eight pages, each as long as an eighth of the weights. Its reading ahead ends with every page of
- * 4 KB, and eight rows that follow one another share a few pages and begin anew every few hundred nanoseconds. */
+ * 4 KB, and eight rows that follow one another share a few pages and begin anew every few hundred nanoseconds. Short rows
+ * that follow one another are a single stream and stay so. */
 #ifndef POME_KERNELS_X86_CODED_AVX2_H
 #define POME_KERNELS_X86_CODED_AVX2_H
 
 #include "base/f16.h"
 #include "kernels/x86/avx2.h"
 
-enum { Q8_BLOCK = POME_Q8_BLOCK, Q8_PAIR = 2 * POME_Q8_BLOCK, LANES = 8, CODED_TILE = 16 /* rows of weights that are unpacked at once */ };
+enum { Q8_BLOCK = POME_Q8_BLOCK, Q8_PAIR = 2 * POME_Q8_BLOCK, LANES = 8, CODED_TILE = 16 /* rows of weights that are unpacked at once */,
+       SHORT_ROW = 600, AHEAD = 256, AHEAD_NEXT = 1024 /* bytes */ };
 
 /* Ends a step of an unrolled loop. Without it compilers multiply first and add later, through memory, since the products
  * of several steps outnumber the registers. */
@@ -51,11 +53,12 @@ static inline q8_view q8_row(const void *q8, size_t k, size_t code_bytes, size_t
 typedef struct row_group {
     const uint8_t *codes[LANES];
     size_t index[LANES];
+    bool is_apart;
 } row_group;
 
 static inline row_group rows_apart(const pome_coded_rows *w, size_t row_bytes, size_t j, size_t apart, size_t n)
 {
-    row_group g;
+    row_group g = {.is_apart = apart > 1};
     for (size_t r = 0; r < LANES; r++) {
         g.index[r] = j + r * apart < n ? j + r * apart : n - 1;
         g.codes[r] = (const uint8_t *)w->codes + g.index[r] * row_bytes;
@@ -64,10 +67,23 @@ static inline row_group rows_apart(const pome_coded_rows *w, size_t row_bytes, s
 }
 /* How far apart n rows are taken: an odd number of rows, since streams at a multiple of 4 KB from each other would push one
  * another out of the cache. */
-static inline size_t rows_between(size_t n)
+static inline size_t rows_between(size_t n, size_t row_bytes)
 {
     size_t apart = n / LANES;
-    return apart % 2 == 0 && apart ? apart - 1 : apart;
+    return row_bytes < SHORT_ROW ? 0 : apart % 2 == 0 && apart ? apart - 1 : apart;
+}
+
+/* What is multiplied soon after `at`: of these rows, or past their ends of the eight after them and those that follow. */
+static inline size_t prefetch_at(const row_group *g, size_t at, size_t row_bytes)
+{
+    size_t ahead = at + (g->is_apart ? AHEAD : AHEAD_NEXT);
+    return ahead + (g->is_apart || ahead < row_bytes ? 0 : (LANES - 1) * row_bytes);
+}
+
+static inline void prefetch_rows(const row_group *g, size_t at, size_t row_bytes)
+{
+    for (size_t r = 0; r < LANES; r++)
+        _mm_prefetch((const char *)g->codes[r] + prefetch_at(g, at, row_bytes), _MM_HINT_T0);
 }
 
 static inline row_group rows_from(const pome_coded_rows *w, size_t row_bytes, size_t j, size_t n)

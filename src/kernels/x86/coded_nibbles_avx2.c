@@ -16,8 +16,7 @@ enum {
     TILE = CODED_TILE,
     TILE_BLOCKS = 32,   /* blocks along k */
     STEPS = Q8_BLOCK / 4,
-    ODD_AT = Q8_BLOCK,  /* a pair's odd codes, after its even ones */
-    AHEAD = 256         /* bytes of a row to prefetch ahead */
+    ODD_AT = Q8_BLOCK   /* a pair's odd codes, after its even ones */
 };
 
 typedef struct tile {
@@ -93,23 +92,19 @@ static inline void reduce_rows(__m256i sum[2], const __m256i v[LANES])
 
 /* Sums of the pair of blocks b, b + 1 of eight rows; of b alone if it is the last. */
 static inline __attribute__((always_inline)) void sum_pair(__m256i sum[2], const row_group *g, const int8_t *x, size_t b,
-                                                           bool whole, bool is_signed)
+                                                           bool whole, bool is_signed, size_t ahead)
 {
     __m256i v[LANES];
     __m256i even = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK));
     __m256i odd = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK + ODD_AT));
     for (size_t r = 0; r < LANES; r++) {
         const __m256i *p = (const __m256i *)(const void *)(g->codes[r] + b * (Q8_BLOCK / 2));
+        if (b % 4 == 0)
+            _mm_prefetch((const char *)g->codes[r] + ahead, _MM_HINT_T0);
         v[r] = multiply_pair(whole ? _mm256_loadu_si256(p) : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)p)),
                              even, odd, is_signed);
     }
     reduce_rows(sum, v);
-}
-
-static inline void prefetch_rows(const row_group *g, size_t at)
-{
-    for (size_t r = 0; r < LANES; r++)
-        _mm_prefetch((const char *)g->codes[r] + at + AHEAD, _MM_HINT_T0);
 }
 
 /* Eight blocks at a time, each with entries of its own; leaves the last few, whose number comes back. */
@@ -126,9 +121,7 @@ static inline __attribute__((always_inline)) size_t eight_blocks(__m256 *acc, co
         if (has_offset)
             transpose_entries(offset, job->w->offset_f16, job->per_row, g->index, b);
         for (size_t i = 0; i < LANES; i += 2) {
-            if (i % 4 == 0)
-                prefetch_rows(g, (b + i) * (Q8_BLOCK / 2));
-            sum_pair(sum, g, x, b + i, true, is_signed);
+            sum_pair(sum, g, x, b + i, true, is_signed, prefetch_at(g, (b + i) * (Q8_BLOCK / 2), job->row_bytes));
             for (size_t h = 0; h < 2; h++)
                 a = add_block(a, sum[h], has_offset ? offset[i + h] : constant,
                               _mm256_broadcast_ss(job->x.sum + b + i + h), scale[i + h],
@@ -140,13 +133,13 @@ static inline __attribute__((always_inline)) size_t eight_blocks(__m256 *acc, co
 }
 
 static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *job, const row_group *g, bool is_signed,
-                                                               bool has_offset)
+                                                               bool has_offset, bool plain)
 {
-    size_t n_blocks = job->w->k / Q8_BLOCK, per_entry = job->blocks_per_entry, b = 0;
+    size_t n_blocks = job->w->k / Q8_BLOCK, per_entry = plain ? 1 : job->blocks_per_entry, b = 0;
     const int8_t *x = (const int8_t *)job->x.codes;
     entries scale, offset;
     __m256 acc = _mm256_setzero_ps(), constant = _mm256_set1_ps(is_signed ? 8.0f : 0.0f);
-    if (per_entry == 1)
+    if (plain && g->is_apart) /* rows are long */
         b = eight_blocks(&acc, job, g, is_signed, has_offset);
     while (b < n_blocks) {
         load_entries(&scale, job->w->scale_f16, job->per_row, g->index, b / per_entry);
@@ -155,9 +148,7 @@ static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *
         size_t end = (scale.first + LANES) * per_entry;
         for (end = end < n_blocks ? end : n_blocks; b < end; b += 2) {
             __m256i sum[2];
-            if (b % 4 == 0)
-                prefetch_rows(g, b * (Q8_BLOCK / 2));
-            sum_pair(sum, g, x, b, b + 1 < n_blocks, is_signed);
+            sum_pair(sum, g, x, b, b + 1 < n_blocks, is_signed, prefetch_at(g, b * (Q8_BLOCK / 2), job->row_bytes));
             for (size_t h = 0; h < 2 && b + h < n_blocks; h++) {
                 size_t entry = (b + h) / per_entry - scale.first;
                 acc = add_block(acc, sum[h], has_offset ? _mm256_loadu_ps(offset.value[entry]) : constant,
@@ -278,11 +269,18 @@ static size_t scratch_size(size_t m, size_t k)
     return m > 1 ? sizeof(tile) : 0;
 }
 
-static __m256 times_eight(const coded_job *job, row_group g, bool is_signed)
+static inline __attribute__((always_inline)) void times_one(float *y, const coded_job *job, size_t n, bool is_signed,
+                                                            bool has_offset, bool plain)
 {
-    return is_signed            ? eight_rows(job, &g, true, false)
-           : job->w->offset_f16 ? eight_rows(job, &g, false, true)
-                                : eight_rows(job, &g, false, false);
+    size_t apart = rows_between(n, job->row_bytes); /* each lane goes through rows that follow one another */
+    for (size_t j = 0; j < apart; j++) {
+        row_group g = rows_apart(job->w, job->row_bytes, j, apart, n);
+        store_rows_apart(y + j, eight_rows(job, &g, is_signed, has_offset, plain), apart);
+    }
+    for (size_t j = apart * LANES; j < n; j += LANES) {
+        row_group g = rows_from(job->w, job->row_bytes, j, n);
+        store_rows(y + j, eight_rows(job, &g, is_signed, has_offset, plain), n - j);
+    }
 }
 
 static void times(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch,
@@ -293,11 +291,17 @@ static void times(float *y, size_t ldy, const void *q8, size_t m, const pome_cod
         many(y, ldy, q8, m, &job, n, (tile *)scratch, is_signed);
         return;
     }
-    size_t apart = rows_between(n); /* each lane goes through rows that follow one another */
-    for (size_t j = 0; j < apart; j++)
-        store_rows_apart(y + j, times_eight(&job, rows_apart(w, job.row_bytes, j, apart, n), is_signed), apart);
-    for (size_t j = apart * LANES; j < n; j += LANES)
-        store_rows(y + j, times_eight(&job, rows_from(w, job.row_bytes, j, n), is_signed), n - j);
+    bool plain = job.blocks_per_entry == 1;
+    if (is_signed && plain)
+        times_one(y, &job, n, true, false, true);
+    else if (is_signed)
+        times_one(y, &job, n, true, false, false);
+    else if (w->offset_f16 && plain)
+        times_one(y, &job, n, false, true, true);
+    else if (w->offset_f16)
+        times_one(y, &job, n, false, true, false);
+    else
+        times_one(y, &job, n, false, false, false);
 }
 
 static void times_i4(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch)

@@ -9,7 +9,7 @@
  * unpacked to [k/2][16][2] words (16 KB). */
 #include "kernels/x86/coded_avx2.h"
 
-enum { TILE = CODED_TILE, TILE_BLOCKS = 16, STEPS = Q8_BLOCK / 2, AHEAD = 256 /* bytes */ };
+enum { TILE = CODED_TILE, TILE_BLOCKS = 16, STEPS = Q8_BLOCK / 2 };
 
 typedef struct tile {
     int16_t codes[TILE_BLOCKS][STEPS][TILE][2];
@@ -156,12 +156,6 @@ static inline __m256i bytes_block(const row_group *g, size_t b, const int16_t *x
     return _mm256_add_epi32(_mm256_permute2x128_si256(a, c, 0x20), _mm256_permute2x128_si256(a, c, 0x31));
 }
 
-static inline void prefetch_rows(const row_group *g, size_t at)
-{
-    for (size_t r = 0; r < LANES; r++)
-        _mm_prefetch((const char *)g->codes[r] + at + AHEAD, _MM_HINT_T0);
-}
-
 static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *job, const row_group *g, word_kind kind,
                                                                const palette *p)
 {
@@ -182,10 +176,10 @@ static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *
             __m256i sum[2];
             if (kind == PALETTE) {
                 if (b % 4 == 0)
-                    prefetch_rows(g, b * 16);
+                    prefetch_rows(g, b * 16, job->row_bytes);
                 palette_pair(sum, g, b, b + 1 < n_blocks, x, p);
             } else {
-                prefetch_rows(g, b * Q8_BLOCK);
+                prefetch_rows(g, b * Q8_BLOCK, job->row_bytes);
                 sum[0] = bytes_block(g, b, x, kind);
                 sum[1] = b + 1 < n_blocks ? bytes_block(g, b + 1, x, kind) : sum[0];
             }
@@ -346,7 +340,7 @@ static inline __attribute__((always_inline)) void times(float *y, size_t ldy, co
         many(y, ldy, q8, m, &job, n, (tile *)scratch, kind, &p);
         return;
     }
-    size_t apart = rows_between(n); /* each lane goes through rows that follow one another */
+    size_t apart = rows_between(n, job.row_bytes); /* each lane goes through rows that follow one another */
     for (size_t step = 0; step < apart + (n - apart * LANES + LANES - 1) / LANES; step++) {
         bool is_apart = step < apart;
         size_t j = is_apart ? step : apart * LANES + (step - apart) * LANES;

@@ -1,5 +1,7 @@
 """`pome compile`: the compiled form gives the same tokens as stored ones, and the folder is whole or not there."""
 import json
+import os
+import pathlib
 import re
 import resource
 import shutil
@@ -10,8 +12,9 @@ import time
 import numpy as np
 import pytest
 
-from conftest import GOLDEN, POME
-
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+POME = os.environ.get("POME", str(ROOT / "build" / "release" / "cli" / "pome"))
 KINDS = ["apple/int4-block32", "apple/layer1-lut4-vector2", "apple/layer1-sparse50-int8", "apple/layer1-uint4-block32-asym",
          "enumerated/stateful-int4", "multifunction/int4-block32", "nocache/layer1-logits-fixed64-lut6",
          "nocache/scores-range-fp32-tied", "snake/shift-fp16"]

@@ -188,6 +188,8 @@ bool pome_contract_take_pairs(pome_contract *c, pome_misfit *misfit)
         return false;
     pair_by_name(c);
     pair_by_order(c);
+    if (c->n_caches == 0)
+        pome_contract_reset_pairs(c);
     return true;
 }
 

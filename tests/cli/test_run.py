@@ -93,7 +93,8 @@ def test_json(pome, package):
     assert set(answer) == {"text", "ids", "finish_reason", "prompt_tokens", "reused_tokens", "new_tokens", "seed", "stats"}
     assert len(answer["ids"]) == answer["new_tokens"] == 4 and answer["prompt_tokens"] == 3
     assert (answer["text"], answer["finish_reason"], answer["seed"]) == (None, "length", 9)
-    assert set(answer["stats"]) == {"load_s", "prompt_tokens_per_s", "decode_tokens_per_s", "decode_passes", "peak_memory_bytes", "tokenizer", "contract"}
+    assert set(answer["stats"]) == {"load_s", "prompt_tokens_per_s", "decode_tokens_per_s", "decode_passes", "peak_memory_bytes", "tokenizer", "contract",
+                                    "prompt_ms", "token_ms", "token_ms_stdev", "tokens_per_s", "tokens_per_s_stdev"}
     assert answer["stats"]["peak_memory_bytes"] > 1 << 20
 
 

@@ -126,6 +126,8 @@ typedef struct pome_kernels {
     /* dst[i] = half(scale_f16[i / block] * half(code[i] - offset_f16[i / block])), codes unsigned. */
     void (*decode_uint4_shift_block)(float *dst, const uint8_t *codes, const uint16_t *scale_f16,
                                      const uint16_t *offset_f16, size_t n, size_t block);
+    /* n indices of n_bits (1 to 3), a stream that begins at its first bit, as nibbles, low first; n is a multiple of 32. */
+    void (*widen_indices)(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n);
     /* dst[i] = table[code[i]]: nibbles, low first. */
     void (*decode_lut4)(float *dst, const uint8_t *codes, const float *table /* [16] */, size_t n);
 } pome_kernels;
@@ -135,6 +137,7 @@ void pome_kernels_init(pome_kernels *k, pome_cpu_level level);
 /* What each level puts into the table. */
 void pome_kernels_fill_generic(pome_kernels *k);
 void pome_kernels_fill_coded_generic(pome_kernels *k); /* the part of int8 activations */
+void pome_widen_indices_generic(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n);
 #if defined(__x86_64__)
 void pome_kernels_fill_avx2(pome_kernels *k);
 void pome_kernels_fill_vector_avx512(pome_kernels *k);

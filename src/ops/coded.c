@@ -30,6 +30,7 @@ bool pome_coded_init(pome_coded *w, const pome_run *r, const pome_encoded *e, si
         return false;
     w->codes = kind_of(&c);
     w->kernels = &r->kernels->coded[w->codes];
+    w->widen = r->kernels->widen_indices;
     if (!w->kernels->times)
         return false;
     w->n = n;
@@ -85,32 +86,6 @@ void pome_coded_set(const pome_coded *w, pome_pool *pool, void *q8, const float 
     pome_pool_run(pool, m, POME_Q8_GROUP, set_rows, &job);
 }
 
-/* n indices, a multiple of 32, to nibbles. */
-static inline void widen(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n)
-{
-    const uint32_t mask = (1u << n_bits) - 1;
-    for (size_t i = 0; i < n; i += 8, bits += n_bits, nibbles += 4) {
-        uint32_t word = 0, wide = 0;
-        for (uint32_t b = 0; b < n_bits; b++)
-            word |= (uint32_t)bits[b] << 8 * b;
-        for (uint32_t k = 0; k < 8; k++)
-            wide |= (word >> k * n_bits & mask) << 4 * k;
-        for (uint32_t b = 0; b < 4; b++)
-            nibbles[b] = (uint8_t)(wide >> 8 * b);
-    }
-}
-
-/* A loop for each width, so that compilers know the shifts. */
-static void widen_indices(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n)
-{
-    if (n_bits == 1)
-        widen(nibbles, bits, 1, n);
-    else if (n_bits == 2)
-        widen(nibbles, bits, 2, n);
-    else
-        widen(nibbles, bits, 3, n);
-}
-
 /* Rows of narrow indices that share a table. */
 static void times_narrow(const pome_coded *w, const void *q8, size_t m, const pome_coded_rows *rows, size_t n, float *y,
                          size_t ldy, void *thread_scratch)
@@ -124,7 +99,7 @@ static void times_narrow(const pome_coded *w, const void *q8, size_t m, const po
     part.table_f16 = table;
     for (size_t first = 0; first < n; first += ROWS_MIN) {
         size_t len = n - first < ROWS_MIN ? n - first : ROWS_MIN;
-        widen_indices(nibbles, bits + first * w->row_bytes, w->index_bits, len * w->rows.k);
+        w->widen(nibbles, bits + first * w->row_bytes, w->index_bits, len * w->rows.k);
         w->kernels->times(y + first, ldy, q8, m, &part, len, thread_scratch);
     }
 }

@@ -10,6 +10,7 @@
 typedef struct pome_coded {
     pome_codes codes;
     const pome_coded_kernels *kernels;
+    void (*widen)(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n);
     pome_coded_rows rows;
     size_t n, row_bytes, per_row; /* bytes and scales of a row */
     size_t table_rows;            /* LUT4: rows that share a table */

@@ -476,6 +476,25 @@ static void test_gemv_sparse_f16(const pome_kernels *k)
     }
 }
 
+static void test_widen_indices(const pome_kernels *k)
+{
+    for (int round = 0; round < 200; round++) {
+        size_t n = 32 * random_size(0, 40);
+        uint32_t n_bits = 1 + (uint32_t)round % 3;
+        uint8_t *bits = at_guard(2, n * n_bits / 8), *nibbles = (uint8_t *)output(3, n / 8);
+        for (size_t i = 0; i < n * n_bits / 8; i++)
+            bits[i] = (uint8_t)random_bits();
+        k->widen_indices(nibbles, bits, n_bits, n);
+        check_canaries((float *)(void *)nibbles, n / 8);
+        for (size_t i = 0; i < n; i++) {
+            unsigned want = 0;
+            for (size_t b = 0; b < n_bits; b++)
+                want |= (unsigned)(bits[(i * n_bits + b) / 8] >> (i * n_bits + b) % 8 & 1) << b;
+            expect_same((float)(nibbles[i / 2] >> i % 2 * 4 & 15), (float)want, "index", i);
+        }
+    }
+}
+
 /* ---- speed ---- */
 
 enum { BENCH_K = 2048, BENCH_N = 2048, BENCH_M = 64 };
@@ -554,6 +573,7 @@ static const slot slots[] = {
     {ROW(decode_sparse_f16), NULL, 0, NULL},
     {ROW(decode_int4_block), bench_decode_int4_block, 64 * 32768e-9, "G elements/s"},
     {ROW(decode_int8_block), bench_decode_int8_block, 64 * 32768e-9, "G elements/s"},
+    {ROW(widen_indices), NULL, 0, NULL},
     {ROW(decode_lut4), bench_decode_lut4, 64 * 32768e-9, "G elements/s"},
 };
 

@@ -154,8 +154,34 @@ TIMES(times_i8, POME_CODES_I8)
 TIMES(times_u8, POME_CODES_U8)
 TIMES(times_lut4, POME_CODES_LUT4)
 
+static inline void widen(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n)
+{
+    const uint32_t mask = (1u << n_bits) - 1;
+    for (size_t i = 0; i < n; i += 8, bits += n_bits, nibbles += 4) {
+        uint32_t word = 0, wide = 0;
+        for (uint32_t b = 0; b < n_bits; b++)
+            word |= (uint32_t)bits[b] << 8 * b;
+        for (uint32_t k = 0; k < 8; k++)
+            wide |= (word >> k * n_bits & mask) << 4 * k;
+        for (uint32_t b = 0; b < 4; b++)
+            nibbles[b] = (uint8_t)(wide >> 8 * b);
+    }
+}
+
+/* A loop for each width, so that compilers know the shifts. */
+void pome_widen_indices_generic(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n)
+{
+    if (n_bits == 1)
+        widen(nibbles, bits, 1, n);
+    else if (n_bits == 2)
+        widen(nibbles, bits, 2, n);
+    else
+        widen(nibbles, bits, 3, n);
+}
+
 void pome_kernels_fill_coded_generic(pome_kernels *k)
 {
+    k->widen_indices = pome_widen_indices_generic;
     k->coded[POME_CODES_I4] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_i4};
     k->coded[POME_CODES_U4] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_u4};
     k->coded[POME_CODES_I8] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_i8};

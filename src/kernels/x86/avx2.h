@@ -88,6 +88,7 @@ void pome_decode_int8_block_avx2(float *dst, const int8_t *codes, const uint16_t
 void pome_decode_sparse_f16_avx2(float *dst, const uint8_t *bits, const uint16_t *values, size_t n);
 void pome_gemv_sparse_f16_avx2(float *y, const float *x, const uint8_t *bits, const uint16_t *values, size_t n,
                                size_t k);
+void pome_widen_indices_avx2(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n);
 void pome_decode_lut4_avx2(float *dst, const uint8_t *codes, const float *table, size_t n);
 
 #endif

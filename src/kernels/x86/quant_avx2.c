@@ -323,3 +323,29 @@ void pome_decode_uint4_shift_block_avx2(float *dst, const uint8_t *codes, const 
         }
     }
 }
+
+/* Sixteen nibble pairs at a time: a window of 16 bits for each pair, moved up so that what follows falls out, then down. */
+void pome_widen_indices_avx2(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n)
+{
+    uint8_t place[32];
+    uint16_t factor[16];
+    size_t i = 0;
+    for (uint32_t j = 0; j < 16; j++) {
+        uint32_t at = 2 * n_bits * j;
+        place[2 * j] = (uint8_t)(at / 8);
+        place[2 * j + 1] = (uint8_t)(at / 8 + 1);
+        factor[j] = (uint16_t)(1u << (16 - 2 * n_bits - at % 8));
+    }
+    const __m256i places = _mm256_loadu_si256((const __m256i *)(const void *)place);
+    const __m256i factors = _mm256_loadu_si256((const __m256i *)(const void *)factor);
+    const __m256i low = _mm256_set1_epi16((short)((1 << n_bits) - 1)), high = _mm256_slli_epi16(low, 4);
+    const __m128i down = _mm_cvtsi32_si128((int)(16 - 2 * n_bits)), apart = _mm_cvtsi32_si128((int)(4 - n_bits));
+    for (; (n - i) / 8 * n_bits >= 16; i += 32, bits += 4 * n_bits, nibbles += 16) {
+        __m256i v = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)bits));
+        v = _mm256_srl_epi16(_mm256_mullo_epi16(_mm256_shuffle_epi8(v, places), factors), down);
+        v = _mm256_or_si256(_mm256_and_si256(v, low), _mm256_and_si256(_mm256_sll_epi16(v, apart), high));
+        v = _mm256_permute4x64_epi64(_mm256_packus_epi16(v, v), 0x08);
+        _mm_storeu_si128((__m128i *)(void *)nibbles, _mm256_castsi256_si128(v));
+    }
+    pome_widen_indices_generic(nibbles, bits, n_bits, n - i);
+}

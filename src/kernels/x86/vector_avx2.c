@@ -147,6 +147,7 @@ void pome_kernels_fill_avx2(pome_kernels *k)
     k->decode_uint4_shift_block = pome_decode_uint4_shift_block_avx2;
     k->decode_int8_block = pome_decode_int8_block_avx2;
     k->decode_lut4 = pome_decode_lut4_avx2;
+    k->widen_indices = pome_widen_indices_avx2;
     k->gemv_sparse_f16 = pome_gemv_sparse_f16_avx2;
     k->decode_sparse_f16 = pome_decode_sparse_f16_avx2;
     pome_coded_fill_nibbles_avx2(k);

@@ -56,7 +56,7 @@ need_python() {
 # install_package: the Python package into build/venv, with the library of build/release.
 install_package() {
   build/venv/bin/python -m pip install -q --no-deps --force-reinstall \
-    -C cmake.define.POME_PYTHON_LIBRARY="$root/build/release/libpome.a" .
+    --config-settings=cmake.define.POME_PYTHON_LIBRARY="$root/build/release/libpome.a" .
 }
 
 jobs=$(nproc)

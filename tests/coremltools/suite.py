@@ -128,8 +128,9 @@ def operators(result):
     return " ".join(sorted(set(missing))) or result["id"].split("[")[0].replace(MIL + "/", "")
 
 
-def report(folder, groups, entries):
-    """Writes report.md and failures.md; True if all failures are known."""
+def report(folder, groups, entries, sample):
+    """Writes report.md and failures.md; True if all failures are known, and of a whole run enough predictions pass (a sample
+    has few of the tests with many parameter sets)."""
     table = ["| group | precision | tests | predicted | passed of these | without theirs | fail: theirs | fail: ours | not known | skipped |",
              "|---|---|---|---|---|---|---|---|---|---|"]
     unknown, good = [], True
@@ -150,7 +151,7 @@ def report(folder, groups, entries):
             table.append(f"| {group} | {precision or '-'} | {len(chosen)} | {len(predicted)} | {len(passed)} ({100 * share:.2f} %) | "
                          f"{100 * fair:.2f} % | {count['theirs']} | {count['ours']} | {count['unknown']} | {skipped} |")
             unknown += [r for r in failed if whose[r["id"]] == "unknown"]
-            if predicted and fair < GROUPS[group][2]:
+            if predicted and not sample and fair < GROUPS[group][2]:
                 good = False
                 print(f"{group} {precision}: {100 * fair:.2f} % of the predictions pass, wanted {100 * GROUPS[group][2]} %")
     (folder / "report.md").write_text("\n".join(table) + "\n", encoding="utf-8")
@@ -210,7 +211,7 @@ def main():
             forget(folder, group, {"failed"})
         if not options.report:
             good &= run(folder, group, options.jobs, options.sample)
-    good &= report(folder, groups, entries)
+    good &= report(folder, groups, entries, options.sample)
     if options.junit:
         write_junit(options.junit, folder, groups, entries)
     return 0 if good else 1

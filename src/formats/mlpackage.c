@@ -8,7 +8,26 @@
 
 #define DEFAULT_ARENA_BYTES ((size_t)1 << 30)
 #define ML_PROGRAM 502
+#define PIPELINE_CLASSIFIER 200
+#define PIPELINE_REGRESSOR 201
 #define PIPELINE 202
+
+static bool is_pipeline(const pome_coreml_kind *kind)
+{
+    return kind->type >= PIPELINE_CLASSIFIER && kind->type <= PIPELINE;
+}
+
+/* The pipeline itself, which the classifier's and the regressor's message wrap; empty for other kinds. */
+static pome_bytes pipeline_of(const pome_coreml_kind *kind)
+{
+    pome_bytes inner = {0};
+    size_t at = 0;
+    if (kind->type == PIPELINE)
+        return kind->payload;
+    if (is_pipeline(kind))
+        (void)pome_coreml_next_stage(&inner, kind->payload, &at);
+    return inner;
+}
 
 pome_status pome_mlpackage_refuse_kind(const pome_coreml_kind *kind, const char *path, pome_error *err)
 {
@@ -19,8 +38,7 @@ pome_status pome_mlpackage_refuse_kind(const pome_coreml_kind *kind, const char 
         return pome_fail(err, POME_ERR_UNSUPPORTED,
                          "%s holds a model of unknown kind %u (specification version %d), wanted an mlProgram", path,
                          kind->type, kind->specification_version);
-    bool is_pipeline = kind->type == PIPELINE; /* the other two wrap one */
-    pome_coreml_stage_names(stages, sizeof stages, is_pipeline ? kind->payload : (pome_bytes){0});
+    pome_coreml_stage_names(stages, sizeof stages, pipeline_of(kind));
     return pome_fail(err, POME_ERR_UNSUPPORTED,
                      "%s is a Core ML model of kind %s (specification version %d)%s%s, not an ML Program: convert "
                      "its source again with coremltools.convert(..., convert_to=\"mlprogram\")",
@@ -54,7 +72,7 @@ static pome_status read_pipeline(pome_mlpackage *p, pome_bytes b, const pome_cor
     pome__spec__model__init(model);
     model->specificationversion = kind->specification_version;
     POME_TRY(pome_coreml_unpack_description(&model->description, kind->description, p->spec_arena, depth_of(limits), err));
-    POME_TRY(pome_pipeline_unpack(&program, kind->payload, model->description, p->spec_arena, depth_of(limits), err));
+    POME_TRY(pome_pipeline_unpack(&program, pipeline_of(kind), model->description, p->spec_arena, depth_of(limits), err));
     if (!program)
         return pome_mlpackage_refuse_kind(kind, "the model", err);
     model->type_case = POME__SPEC__MODEL__TYPE_ML_PROGRAM;
@@ -70,7 +88,7 @@ static pome_status read_model(pome_mlpackage *p, pome_bytes b, const pome_mlpack
         return pome_fail(err, POME_ERR_FORMAT,
                          "a Git LFS pointer: the file itself was never downloaded (run `git lfs pull`)");
     POME_TRY(pome_coreml_peek(&kind, b, err));
-    if (kind.type == PIPELINE)
+    if (is_pipeline(&kind))
         return read_pipeline(p, b, &kind, limits, err);
     if (kind.type != ML_PROGRAM)
         return pome_mlpackage_refuse_kind(&kind, "the model", err);

@@ -8,6 +8,7 @@
 
 #include "base/f16.h"
 #include "passes/pass.h"
+#include "pome/predictor.h"
 #include "runtime/exec.h"
 
 enum { WIDTH = 8, ROWS_MAX = 300, N_PROGRAMS = 300, N_RUNS = 30, N_VALUES = 64, STATE_ROWS = 200, FIXED_ROWS = 4 };
@@ -117,6 +118,12 @@ static pome_value *leading(maker *m, pome_value *x)
     return make_op(m->fn, m->fn->body, "expand_dims", 1, "x", x, "axes", make_ints(m->fn, 1, DIMS(0)), NULL)->out[0];
 }
 
+static pome_value *square(maker *m, pome_value *x)
+{
+    return make_op(m->fn, m->fn->body, "matmul", 1, "x", turned(m, x), "y", x, "transpose_x", make_bool(m->fn, false), "transpose_y",
+                   make_bool(m->fn, false), NULL)->out[0];
+}
+
 static pome_value *weight(maker *m, bool is_half)
 {
     double w[WIDTH * WIDTH];
@@ -137,8 +144,7 @@ static void add_step(maker *m)
             give(m, make_op(fn, fn->body, "add", 1, "x", x.v, "y", half_or_float(m, &y, x.is_half), NULL)->out[0], x.kind, x.is_half);
         break;
     case 2: /* the square of a turned view */
-        give(m, make_op(fn, fn->body, "matmul", 1, "x", turned(m, x.v), "y", x.v, "transpose_x", make_bool(fn, false), "transpose_y",
-                        make_bool(fn, false), NULL)->out[0], KIND_SQUARE, x.is_half);
+        give(m, square(m, x.v), KIND_SQUARE, x.is_half);
         break;
     case 3: /* a view where rows are one, else a copy */
         give(m, reshaped(m, turned(m, x.v), make_ints(fn, 2, DIMS(-1, WIDTH))), x.kind, x.is_half);
@@ -206,6 +212,17 @@ static void add_step(maker *m)
     }
 }
 
+/* Only work memory grows with the rows, no result does. */
+static void narrow_inputs(maker *m)
+{
+    pome_value *query = leading(m, half_or_float(m, &m->values[2], true)), *b = leading(m, m->values[1].v);
+    pome_value *t = make_op(m->fn, m->fn->body, "scaled_dot_product_attention", 1, "query", query, "key", b, "value", b, NULL)->out[0];
+    t = make_op(m->fn, m->fn->body, "squeeze", 1, "x", t, "axes", make_ints(m->fn, 1, DIMS(0)), NULL)->out[0];
+    give(m, square(m, m->values[1].v), KIND_SQUARE, true);
+    m->values[0] = (rows_value){square(m, m->values[0].v), KIND_SQUARE, false};
+    m->values[1] = (rows_value){t, KIND_FIXED, true};
+}
+
 static void make_program(maker *m)
 {
     *m = (maker){.n_kinds = KIND_NEW};
@@ -218,6 +235,8 @@ static void make_program(maker *m)
     append_value(m->fn->arena, &m->fn->inputs, &m->fn->n_inputs, m->state);
     if (one_in(2))
         write_at_position(m, &m->values[below(3)]);
+    if (one_in(3))
+        narrow_inputs(m);
     for (uint32_t i = 0, n = 6 + below(20); i < n; i++)
         add_step(m);
     for (uint32_t i = 3, last = m->n; i < last; i++) /* everything is looked at, but for a few */
@@ -381,8 +400,133 @@ static void test_random_programs(void **unused)
     assert_true(n_good > N_PROGRAMS * 3 / 4 && n_ran > n_good * N_RUNS / 2); /* the rest are errors, the same for both */
 }
 
+/* ---- predictors over whole models ---- */
+
+enum { INPUTS_MAX = 16, CONTEXT = 128, N_PREDICTIONS = 40, BOUND_BYTES = 1 << 20 };
+
+static float any_floats[CONTEXT * CONTEXT * 4];
+static int32_t any_ids[CONTEXT * 4];
+
+static pome_tensor any_input(const pome_feature *f, int64_t n_new, int64_t n_before)
+{
+    static int32_t position[1];
+    pome_tensor t = {.dtype = pome_dtype_is_int(f->dtype) ? POME_DTYPE_I32 : POME_DTYPE_F32, .rank = f->rank};
+    memcpy(t.shape, f->shape, sizeof t.shape);
+    for (uint32_t k = 0; k < f->n_enumerated; k++) /* all of one place in the lists: the sizes in the packages */
+        if (k == (n_new == 1 ? 0u : n_new < 16 ? 1u : 2u) % f->n_enumerated)
+            memcpy(t.shape, f->enumerated + k * (size_t)f->rank, (size_t)f->rank * sizeof t.shape[0]);
+    for (int32_t d = 0; d < f->rank && f->is_ranged && !f->n_enumerated; d++)
+        if (f->range[d].max != f->range[d].min)
+            t.shape[d] = f->rank == 4 && d == 3 ? n_before + n_new : n_new;
+    t = pome_tensor_borrow(pome_dtype_is_int(f->dtype) ? (void *)any_ids : any_floats, t.dtype, t.rank, t.shape);
+    if (t.dtype == POME_DTYPE_I32 && pome_tensor_count(&t) == 1 && f->n_enumerated == 0 && !f->is_ranged) {
+        position[0] = (int32_t)n_before;
+        t.data = position;
+    }
+    return pome_tensor_size_bytes(&t) <= sizeof any_floats ? t : (pome_tensor){0};
+}
+
+static void copy_states(pome_state *to, pome_state *from, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(pome_state_tensor(to, i)->data, pome_state_tensor(from, i)->data, pome_tensor_size_bytes(pome_state_tensor(to, i)));
+}
+
+static void maybe_reserve(pome_predictor *p, const pome_function_info *f, const pome_tensor *in_now)
+{
+    int64_t shapes[INPUTS_MAX][POME_MAX_RANK] = {{0}};
+    pome_error err;
+    for (uint32_t i = 0; i < f->n_inputs; i++)
+        memcpy(shapes[i], in_now[i].shape, (size_t)f->inputs[i].rank * sizeof shapes[i][0]);
+    pome_status ignored = one_in(8) ? pome_predictor_reserve(p, (const int64_t(*)[POME_MAX_RANK])shapes, &err) : POME_OK;
+    (void)ignored;
+}
+
+static void compare_predictors(pome_model *model, const pome_function_info *f, int n_threads)
+{
+    static uint8_t bound[4][BOUND_BYTES];
+    pome_predictor *used;
+    pome_state *state, *copy;
+    pome_error err;
+    uint32_t n_ran = 0;
+    assert_int_equal(pome_predictor_create(&used, model, f->name, NULL, &err), POME_OK);
+    assert_int_equal(pome_state_create(&state, model, f->name, &err), POME_OK);
+    assert_int_equal(pome_state_create(&copy, model, f->name, &err), POME_OK);
+    int64_t n_before = 0, n_new = 5;
+    for (uint32_t run = 0; run < N_PREDICTIONS; run++) {
+        pome_predictor *fresh;
+        pome_tensor now[INPUTS_MAX];
+        assert_int_equal(pome_predictor_create(&fresh, model, f->name, NULL, &err), POME_OK);
+        for (size_t i = 0; i < sizeof any_floats / sizeof any_floats[0]; i++)
+            any_floats[i] = (float)below(4096) / 1024 - 2;
+        for (size_t i = 0; i < sizeof any_ids / sizeof any_ids[0]; i++)
+            any_ids[i] = (int32_t)below(500);
+        for (uint32_t i = 0; i < f->n_inputs; i++) {
+            int64_t other = one_in(40) ? n_new + 1 : n_new; /* sizes that do not go together */
+            now[i] = any_input(&f->inputs[i], other, n_before);
+            assert_true(now[i].rank > 0);
+            pome_status a = pome_predictor_set_input(used, i, &now[i], &err), b = pome_predictor_set_input(fresh, i, &now[i], &err);
+            assert_int_equal(a, b);
+        }
+        maybe_reserve(used, f, now);
+        copy_states(copy, state, f->n_states);
+        pome_status wanted = pome_predictor_run(fresh, copy, &err);
+        for (uint32_t o = 0; o < f->n_outputs && o < 4 && wanted == POME_OK; o++) {
+            const pome_tensor *out = pome_predictor_output(fresh, o);
+            pome_tensor t = pome_tensor_borrow(bound[o], out->dtype, out->rank, out->shape);
+            bool is_bound = one_in(2) && pome_tensor_size_bytes(&t) <= BOUND_BYTES;
+            assert_int_equal(pome_predictor_bind_output(used, o, is_bound ? &t : NULL, &err), POME_OK);
+        }
+        assert_int_equal(pome_predictor_run(used, state, &err), wanted);
+        for (uint32_t o = 0; o < f->n_outputs && wanted == POME_OK; o++)
+            if (!is_equal(pome_predictor_output(used, o), pome_predictor_output(fresh, o)))
+                fail_msg("%s, %d threads, run %u: output %u is not that of a new predictor", f->name, n_threads, run, o);
+        for (uint32_t i = 0; i < f->n_states; i++)
+            if (!is_equal(pome_state_tensor(state, i), pome_state_tensor(copy, i)))
+                fail_msg("%s, %d threads, run %u: state %u is not that of a new predictor", f->name, n_threads, run, i);
+        n_ran += wanted == POME_OK;
+        n_before = one_in(8) ? below(60) : n_before + n_new;
+        n_new = one_in(3) ? 1 + below(40) : 1;
+        if (n_before + n_new > CONTEXT - 2)
+            n_before = 0;
+        pome_predictor_destroy(&fresh);
+    }
+    assert_true(n_ran > N_PREDICTIONS / 3);
+    pome_state_destroy(&copy);
+    pome_state_destroy(&state);
+    pome_predictor_destroy(&used);
+}
+
+static void compare_model(const char *path, int n_threads, pome_numerics numerics)
+{
+    pome_model_opts opts;
+    pome_model *model;
+    pome_error err;
+    pome_model_opts_default(&opts);
+    opts.n_threads = n_threads;
+    opts.numerics = numerics;
+    random_state = 5;
+    if (pome_model_open(&model, path, &opts, &err) != POME_OK)
+        fail_msg("%s: %s", path, err.message);
+    for (uint32_t i = 0; i < pome_model_describe(model)->n_functions; i++)
+        compare_predictors(model, &pome_model_describe(model)->functions[i], n_threads);
+    pome_model_close(&model);
+}
+
+static void test_models(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = {"apple/int4-block32", "snake/shift-fp16", "enumerated/stateful-int4", "explicit-kv/static-int4",
+                                        "multifunction/int4-block32", "nocache/scores-range-fp32-tied", "apple/layer1-sparse50-int8"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/tests/golden/%s.mlpackage", POME_SOURCE_DIR, names[i]);
+        compare_model(path, 1 + (int)(i % 3), i % 3 == 1 ? POME_NUMERICS_FP16 : i % 3 == 2 ? POME_NUMERICS_FAST : POME_NUMERICS_EXACT);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_programs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_programs), cmocka_unit_test(test_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,22 @@ typedef struct pome_coded_kernels {
     void (*times)(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch);
 } pome_coded_kernels;
 
+/* A convolution of one plane: y[i][j] = sum x[i * sy + ky * dy][j * sx + kx * dx] * w[ky][kx], taps in turn from 0, then
+ * plus bias, then not below `low` and not above `high` (NaN stays). */
+typedef struct pome_conv_plane {
+    const float *x;     /* padded; rows ldx apart */
+    size_t ldx;
+    const float *w;     /* [kh, kw] */
+    size_t kh, kw, sy, sx, dy, dx;
+    float bias, low, high;
+} pome_conv_plane;
+
+/* Elements of each row of x that may be read for n results: those of whole groups of 8 results. */
+static inline size_t pome_conv_plane_width(const pome_conv_plane *p, size_t n)
+{
+    return (n + 7) / 8 * 8 * p->sx + (p->kw - 1) * p->dx;
+}
+
 typedef struct pome_kernels {
     pome_cpu_level level;
     /* dst[i] = float(src[i]) */
@@ -98,6 +114,9 @@ typedef struct pome_kernels {
                         size_t n, size_t k, bool accumulate);
     void (*gemm_nn_f16)(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
                         size_t n, size_t k, bool accumulate);
+    /* y [rows, cols], contiguous. x has (rows - 1) * sy + (kh - 1) * dy + 1 rows, each with pome_conv_plane_width(p, cols)
+     * elements that may be read. */
+    void (*conv_plane_f32)(float *y, size_t rows, size_t cols, const pome_conv_plane *p);
     /* y[n] = sum_k x[k] * w[n][k], rows ldw elements apart */
     void (*gemv_f16)(float *y, const float *x, const uint16_t *w, size_t ldw, size_t n, size_t k);
     /* The same with weights half(scale * code): row n has k/2 bytes of codes at codes + n * k/2 and k/block scales

@@ -1,11 +1,13 @@
 #include "ops/conv_image.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
     TILE = 64,             /* positions of a panel [k, TILE] */
     ROWS = 24,             /* of the weight, at most POME_ROWS_TILE; whole register tiles */
     TILE_UNIT = 16,        /* columns that a product is rounded up to */
+    STRIP = 4096,          /* floats of a plane convolved at once */
     ELEMENTS_MAX = 81,     /* of a kernel whose planes are convolved directly */
     UNFOLDED_MAX = 1 << 21 /* floats held unfolded at once */
 };
@@ -214,11 +216,72 @@ static void convolve_plane(const pome_window *w, const element *elements, const 
         }
 }
 
+/* A plane with its padding lies in scratch, in strips of rows that stay in the first cache. */
+typedef struct strip {
+    size_t width, rows; /* of the input, padded; results */
+} strip;
+
+static pome_conv_plane plane_of(const pome_window *w)
+{
+    return (pome_conv_plane){.kh = (size_t)w->kernel[1], .kw = (size_t)w->kernel[2], .sy = (size_t)w->stride[1],
+                             .sx = (size_t)w->stride[2], .dy = (size_t)w->dilation[1], .dx = (size_t)w->dilation[2]};
+}
+
+/* rows 0: the plane has depth, or not one row of results fits. */
+static strip strip_of(const pome_window *w)
+{
+    const pome_conv_plane p = plane_of(w);
+    strip s = {.width = pome_conv_plane_width(&p, (size_t)w->out[2])};
+    size_t room = pome_rows_scratch() - ELEMENTS_MAX, reach = (p.kh - 1) * p.dy + 1;
+    if (w->in[0] > 1 || w->out[0] > 1 || w->kernel[0] > 1 || s.width > room || room / s.width < reach)
+        return s;
+    size_t some = STRIP / s.width;
+    some = some < reach ? reach : some;
+    s.rows = (some - reach) / p.sy + 1;
+    return s;
+}
+
+/* Rows [first, first + n) of the padded input, the first `width` columns of each. */
+static void pad_rows(const pome_window *w, const float *x, int64_t first, size_t n, size_t width, float *to)
+{
+    size_t left = (size_t)w->before[2] < width ? (size_t)w->before[2] : width;
+    size_t len = (size_t)w->in[2] < width - left ? (size_t)w->in[2] : width - left;
+    for (size_t i = 0; i < n; i++, to += width) {
+        int64_t row = first + (int64_t)i - w->before[1];
+        bool is_inside = row >= 0 && row < w->in[1];
+        for (size_t j = 0; j < left; j++)
+            to[j] = 0;
+        if (is_inside)
+            memcpy(to + left, x + row * w->in[2], len * sizeof *to);
+        for (size_t j = is_inside ? left + len : left; j < width; j++)
+            to[j] = 0;
+    }
+}
+
+static void convolve_strips(const pome_conv_image *c, const strip *s, const float *x, const float *weight, float bias,
+                            float *padded, float *y)
+{
+    pome_conv_plane p = plane_of(c->w);
+    size_t n_rows = (size_t)c->w->out[1], n_cols = (size_t)c->w->out[2];
+    p.x = padded;
+    p.ldx = s->width;
+    p.w = weight;
+    p.bias = bias;
+    p.low = -INFINITY;
+    p.high = INFINITY;
+    for (size_t row = 0; row < n_rows; row += s->rows) {
+        size_t n = n_rows - row < s->rows ? n_rows - row : s->rows;
+        pad_rows(c->w, x, (int64_t)(row * p.sy), (n - 1) * p.sy + (p.kh - 1) * p.dy + 1, s->width, padded);
+        c->r->kernels->conv_plane_f32(y + row * n_cols, n, n_cols, &p);
+    }
+}
+
 static void convolve_planes(void *arg, size_t begin, size_t end, int thread)
 {
     const pome_conv_image *c = (const pome_conv_image *)arg;
     float *scratch = c->thread_scratch + (size_t)thread * pome_rows_scratch();
     element elements[ELEMENTS_MAX];
+    const strip s = strip_of(c->w);
     for (size_t e = 0; e < c->w->n_kernel; e++)
         elements[e] = element_of(c->w, e);
     for (size_t unit = begin; unit < end; unit++) {
@@ -227,8 +290,11 @@ static void convolve_planes(void *arg, size_t begin, size_t end, int thread)
         float bias = 0;
         if (c->bias)
             pome_vector_piece(c->bias, c->bias_encoded, c->r->kernels, channel, 1, &bias);
-        convolve_plane(c->w, elements, c->x + (batch * c->cin + channel / cout_group(c)) * c->w->n_in, weight, bias,
-                       c->y + unit * c->w->n_out);
+        const float *x = c->x + (batch * c->cin + channel / cout_group(c)) * c->w->n_in;
+        if (s.rows)
+            convolve_strips(c, &s, x, weight, bias, scratch + ELEMENTS_MAX, c->y + unit * c->w->n_out);
+        else
+            convolve_plane(c->w, elements, x, weight, bias, c->y + unit * c->w->n_out);
     }
 }
 

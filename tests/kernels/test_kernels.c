@@ -265,6 +265,36 @@ static void test_gemm_nn_f32(const pome_kernels *k)
     }
 }
 
+static void test_conv_plane_f32(const pome_kernels *k)
+{
+    for (int round = 0; round < 200; round++) {
+        size_t rows = random_size(1, 5), cols = awkward_size(40) + 1, small = round % 3 == 0 ? 3 : round % 3 == 1 ? 5 : 0;
+        pome_conv_plane p = {.kh = small ? small : random_size(1, 4), .kw = small ? small : random_size(1, 6),
+                             .sy = random_size(1, 3), .sx = random_size(1, 3), .dy = random_size(1, 2),
+                             .dx = round % 2 ? 1 : random_size(1, 2), .bias = 0.5f, .low = -1, .high = 0.75f};
+        p.ldx = pome_conv_plane_width(&p, cols) + random_size(0, 3);
+        size_t n_rows = (rows - 1) * p.sy + (p.kh - 1) * p.dy + 1;
+        p.x = floats(0, (n_rows - 1) * p.ldx + pome_conv_plane_width(&p, cols));
+        p.w = floats(1, p.kh * p.kw);
+        float *y = output(2, rows * cols);
+        k->conv_plane_f32(y, rows, cols, &p);
+        check_canaries(y, rows * cols);
+        for (size_t i = 0; i < rows; i++)
+            for (size_t j = 0; j < cols; j++) {
+                double sum = 0, magnitude = 1;
+                for (size_t e = 0; e < p.kh * p.kw; e++) {
+                    double term = (double)p.w[e] *
+                                  (double)p.x[(i * p.sy + e / p.kw * p.dy) * p.ldx + j * p.sx + e % p.kw * p.dx];
+                    sum += term;
+                    magnitude += fabs(term);
+                }
+                sum += (double)p.bias;
+                sum = sum < -1 ? -1 : sum > 0.75 ? 0.75 : sum;
+                expect_near(y[i * cols + j], sum, magnitude * 0x1p-24 * (double)(p.kh * p.kw + 2), j);
+            }
+    }
+}
+
 static void test_gemv_f16(const pome_kernels *k)
 {
     for (int round = 0; round < 150; round++) {
@@ -564,6 +594,7 @@ static const slot slots[] = {
     {ROW(exp_sum_f32), bench_exp_sum_f32, 64 * 32768e-9, "G elements/s"},
     {ROW(gemm_nt_f32), bench_gemm_nt_f32, 2e-9 * BENCH_M * BENCH_M * BENCH_K, "GFLOP/s"},
     {ROW(gemm_nn_f32), bench_gemm_nn_f32, 2e-9 * BENCH_M * BENCH_M * BENCH_K, "GFLOP/s"},
+    {ROW(conv_plane_f32), NULL, 0, NULL},
     {ROW(gemv_f16), bench_gemv_f16, 1e-9 * BENCH_K * BENCH_N, "GB/s of weights"},
     {ROW(gemv_int4_block), bench_gemv_int4_block, 1e-9 * BENCH_K * BENCH_N * (0.5 + 2.0 / 32), "GB/s of weights"},
     {ROW(gemv_int8_block), bench_gemv_int8_block, 1e-9 * BENCH_K * BENCH_N * (1 + 2.0 / 32), "GB/s of weights"},

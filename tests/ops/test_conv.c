@@ -21,8 +21,10 @@ static geometry random_geometry(int round, bool dilated)
     geometry g = {.n = 1 + round % 3, .batch = op_test_random_int(1, 2), .groups = round % 4 == 3 ? 2 : 1};
     g.cin = g.groups * op_test_random_int(1, 5);
     g.cout = g.groups * op_test_random_int(1, round % 5 == 0 ? 40 : 5);
-    if (round % 7 == 6) /* depthwise */
+    if (round % 7 == 6) { /* depthwise */
         g.cin = g.cout = g.groups = op_test_random_int(2, 5);
+        g.cout *= round % 3 == 0 ? 2 : 1;
+    }
     g.pad_type = types[op_test_random_int(0, 3)];
     for (int d = 0; d < g.n; d++) {
         g.kernel[d] = round % 6 == 5 ? 1 : op_test_random_int(1, 4);

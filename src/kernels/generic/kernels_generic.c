@@ -280,6 +280,25 @@ static void gemv_sparse_f16_generic(float *y, const float *x, const uint8_t *bit
     }
 }
 
+static void conv_plane_f32_generic(float *y, size_t rows, size_t cols, const pome_conv_plane *p)
+{
+    for (size_t i = 0; i < rows; i++, y += cols) {
+        for (size_t j = 0; j < cols; j++)
+            y[j] = 0;
+        for (size_t e = 0; e < p->kh * p->kw; e++) {
+            const float *x = p->x + (i * p->sy + e / p->kw * p->dy) * p->ldx + e % p->kw * p->dx;
+            float w = p->w[e];
+            for (size_t j = 0; j < cols; j++)
+                y[j] += x[j * p->sx] * w;
+        }
+        for (size_t j = 0; j < cols; j++) {
+            float v = y[j] + p->bias;
+            v = v < p->low ? p->low : v;
+            y[j] = v > p->high ? p->high : v;
+        }
+    }
+}
+
 void pome_kernels_fill_generic(pome_kernels *k)
 {
     k->f16_to_f32 = f16_to_f32_generic;
@@ -293,6 +312,7 @@ void pome_kernels_fill_generic(pome_kernels *k)
     k->exp_sum_f32 = exp_sum_f32_generic;
     k->gemm_nt_f32 = gemm_nt_f32_generic;
     k->gemm_nn_f32 = gemm_nn_f32_generic;
+    k->conv_plane_f32 = conv_plane_f32_generic;
     k->silu_mul_f32 = silu_mul_f32_generic;
     k->gemm_nt_f16 = gemm_nt_f16_generic;
     k->gemm_nn_f16 = gemm_nn_f16_generic;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <utf8proc.h>
 
 /* ---- messages ---- */
@@ -123,6 +124,8 @@ pome_status pome_mil_lexer_next(pome_mil_lexer *l, pome_error *err)
 {
     pome_bytes s = l->source;
     size_t at = l->at;
+    if (at == 0 && s.len >= 3 && memcmp(s.ptr, "\xEF\xBB\xBF", 3) == 0) /* a mark that some editors put first */
+        at = 3;
     for (;;) {
         while (at < s.len && is_space(s.ptr[at]))
             at++;

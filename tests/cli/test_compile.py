@@ -223,6 +223,13 @@ def test_truncated_text(fails, compiled):
         assert f"line {text[:n].count(chr(10)) + 1}," in message, message
 
 
+def test_line_ends_and_mark_of_other_editors(pome, compiled):
+    want = pome("inspect", compiled, "--mil").stdout
+    text = (compiled / "model.mil").read_text()
+    (compiled / "model.mil").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    assert pome("inspect", compiled, "--mil").stdout == want != ""
+
+
 def test_pointers_of_git_lfs(fails, compiled, copied):
     for model, folder in ((compiled, compiled), (copied, copied / "Data/com.apple.CoreML")):
         path = folder / "weights/weight.bin"

@@ -158,7 +158,10 @@ static pome_status choose_members(pome_model_set *set, const pome_model_set_opts
     for (uint32_t i = set->n; i-- > 1;)
         if (strcmp(set->members[i].name, set->members[i - 1].name) == 0)
             drop(set, is_compiled(&set->members[i]) ? i - 1 : i);
-    if (set->n == 0)
+    bool has_chunk = false;
+    for (uint32_t i = 0; i < set->n; i++)
+        has_chunk = has_chunk || chunk_prefix(set->members[i].name) > 0;
+    if (set->n == 0 || (o->prefix && !has_chunk))
         return pome_fail(err, POME_ERR_IO, "no model in %s is called '%s_chunk1'", set->path, o->prefix ? o->prefix : "");
     for (size_t k = 0; k < o->n_others; k++) {
         size_t len = length_without_ending(o->others[k]);
@@ -216,6 +219,23 @@ static void open_some(void *arg, size_t begin, size_t end, int thread)
     }
 }
 
+static bool has_weights_of(const member *a, const member *b)
+{
+    return chunk_prefix(a->name) > 0 && chunk_prefix(b->name) > 0 && pome_model_has_weights_of(a->model, b->model);
+}
+
+/* Chunks of layers have equal programs: the weights of one run in another, and nothing but the answers tells. */
+static void warn_of_same_weights(const pome_model_set *set)
+{
+    for (uint32_t i = 1; i < set->n; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (has_weights_of(&set->members[k], &set->members[i])) {
+                pome_log(POME_LOG_WARN, "%s and %s have the same weights: the file of one was copied to the other?",
+                         set->members[k].name, set->members[i].name);
+                return;
+            }
+}
+
 static pome_status open_members(pome_model_set *set, const pome_model_opts *opts, pome_error *err)
 {
     opening o = {set, opts};
@@ -230,6 +250,7 @@ static pome_status open_members(pome_model_set *set, const pome_model_opts *opts
         else
             return pome_fail(err, m->status, "%s%s%.900s", is_named ? "" : m->name, is_named ? "" : ": ", m->error.message);
     }
+    warn_of_same_weights(set);
     return POME_OK;
 }
 

@@ -269,3 +269,13 @@ pome_status pome_model_get_plan(const pome_plan **out, pome_model *m, uint32_t f
     pthread_mutex_unlock(&m->lock);
     return s;
 }
+
+bool pome_model_has_weights_of(const pome_model *a, const pome_model *b)
+{
+    static const size_t most = 16 << 20;
+    if (a->program->n_mappings != 1 || b->program->n_mappings != 1)
+        return false;
+    pome_bytes v = pome_mapping_bytes(a->program->mappings[0]), w = pome_mapping_bytes(b->program->mappings[0]);
+    size_t n = v.len < most ? v.len : most;
+    return v.len == w.len && n > 0 && memcmp(v.ptr, w.ptr, n) == 0 && memcmp(v.ptr + v.len - n, w.ptr + w.len - n, n) == 0;
+}

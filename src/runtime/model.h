@@ -46,6 +46,9 @@ pome_status pome_model_open_shared(pome_model **out, const char *path, const pom
 pome_status pome_model_get_plan(const pome_plan **out, pome_model *model, uint32_t function, int last_row_output,
                                 pome_error *err);
 
+/* Whether both have one weight file, of the same bytes; of large ones the first and last 16 MiB are compared. */
+bool pome_model_has_weights_of(const pome_model *a, const pome_model *b);
+
 uint64_t pome_const_stored_bytes(const pome_const *k); /* in the file, with scales, palettes and masks */
 
 #endif

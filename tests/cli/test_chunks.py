@@ -175,6 +175,18 @@ def test_broken_folder(fails, copy, how):
     fails(1, parts, "run", copy, "--ids", "1,2", *IDS)
 
 
+def test_weights_of_a_chunk_with_the_same_program(pome, copy, stored):
+    """Nothing in the files tells which of the two is right: a warning names both."""
+    shutil.copy(copy / "tiny-llama_chunk3.mlpackage" / WEIGHTS, copy / "tiny-llama_chunk2.mlpackage" / WEIGHTS)
+    done = pome("run", copy, "--ids", joined(stored["prompt"]), "-n", 4, *IDS)
+    assert done.returncode == 0 and "warning: tiny-llama_chunk2 and tiny-llama_chunk3 have the same weights" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_prefix_that_is_not_there(fails, chunks):
+    fails(1, ["no model in", "is called 'llama_chunk1'"], "run", chunks, "--local-model-prefix", "llama", "--ids", "1", *IDS)
+
+
 def test_one_chunk_alone(fails, chunks):
     fails(1, ["tiny-llama_chunk2 is one chunk of a set: give the folder that it is in"], "run",
           chunks / "tiny-llama_chunk2.mlpackage", "--ids", "1,2", *IDS)

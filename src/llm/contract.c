@@ -128,6 +128,24 @@ static bool is_feature(const pome_contract_subject *s, const char *name)
     return false;
 }
 
+static bool is_cache_role(const char *role)
+{
+    return strncmp(role, "cache_", 6) == 0;
+}
+
+/* Only caches come more than once, and nothing plays two parts. */
+static pome_status check_pair(const pome_llm_role *a, const pome_llm_role *b, pome_error *err)
+{
+    bool is_same_name = strcmp(a->name, b->name) == 0, is_same_role = strcmp(a->role, b->role) == 0;
+    if (is_same_name && is_same_role)
+        return pome_fail(err, POME_ERR_ARG, "'%s' is mapped to %s twice", a->name, a->role);
+    if (is_same_name && !(is_cache_role(a->role) && is_cache_role(b->role)))
+        return pome_fail(err, POME_ERR_ARG, "'%s' is mapped to %s and to %s: one part is all it can play", a->name, a->role, b->role);
+    if (is_same_role && !is_cache_role(a->role))
+        return pome_fail(err, POME_ERR_ARG, "both '%s' and '%s' are mapped to %s, wanted one", a->name, b->name, a->role);
+    return POME_OK;
+}
+
 static pome_status check_roles(const pome_contract_subject *s, pome_error *err)
 {
     for (uint32_t i = 0; i < s->n_roles; i++) {
@@ -143,6 +161,8 @@ static pome_status check_roles(const pome_contract_subject *s, pome_error *err)
         if (!is_feature(s, s->roles[i].name))
             return pome_fail(err, POME_ERR_ARG, "'%s' is mapped to %s, but nothing in the model is called so",
                              s->roles[i].name, s->roles[i].role);
+        for (uint32_t k = 0; k < i; k++)
+            POME_TRY(check_pair(&s->roles[k], &s->roles[i], err));
     }
     return POME_OK;
 }

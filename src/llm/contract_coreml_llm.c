@@ -46,6 +46,25 @@ static double config_number(const pome_contract *c, const char *field, double ot
     return value;
 }
 
+/* What cannot be read there must not pass for what is not said: the scales would be wrong, and so every token. */
+static bool check_config(const pome_contract *c, pome_error *err)
+{
+    static const char *const fields[] = {"embed_scale", "per_layer_embed_scale", "rope_theta"};
+    char *path = pome_path_join(c->subject->path, "model_config.json");
+    json_t *config = NULL;
+    pome_status status = path && pome_path_exists(path) ? pome_json_read(&config, path, 1 << 20, err) : POME_OK;
+    if (config && !json_is_object(config))
+        status = pome_fail(err, POME_ERR_FORMAT, "%s: found no object, wanted one with numbers such as embed_scale", path);
+    for (size_t i = 0; status == POME_OK && i < sizeof fields / sizeof *fields; i++) {
+        const json_t *value = json_object_get(config, fields[i]);
+        if (value && !json_is_number(value) && !json_is_null(value))
+            status = pome_fail(err, POME_ERR_FORMAT, "%s: %s is no number", path, fields[i]);
+    }
+    json_decref(config);
+    free(path);
+    return status == POME_OK;
+}
+
 static bool open_table(const pome_contract *c, pome_row_table *t, const char *data, const char *scales, int64_t dim,
                        float factor, pome_error *err)
 {
@@ -91,6 +110,10 @@ static int find_table(pome_contract *c, const pome_feature *f, bool is_rotary, p
     for (int i = 0; i < m->n_tables; i++)
         if (strcmp(m->table_names[i], f->name) == 0 && m->tables[i].dim == dim)
             return i;
+    if (!check_config(c, &err)) {
+        pome_misfit_say(misfit, misfit->n_found, "%.280s", err.message);
+        return -1;
+    }
     if (m->n_tables < POME_TABLES_MAX && dim > 0 && strlen(f->name) < sizeof m->table_names[0] &&
         (is_rotary ? open_rotary_table : open_token_table)(c, &m->tables[m->n_tables], f->name, dim, &err)) {
         memcpy(m->table_names[m->n_tables], f->name, strlen(f->name) + 1);
@@ -196,6 +219,35 @@ static bool is_chunk(const pome_contract *c, const pome_contract_model *m)
     return !has_merged || ends_with(m->name, "_3way") || strcmp(m->name, "chunk1") == 0;
 }
 
+/* A chunk that is left out need not show: hidden states have the same shape everywhere. "chunkN" count from 1, "chunk_N"
+ * from 0; models come by number. */
+static bool check_numbers(const pome_contract *c, pome_misfit *misfit)
+{
+    const char *before = NULL;
+    unsigned long next = 0;
+    for (uint32_t i = 0; i < c->subject->n_models; i++) {
+        const char *name = c->subject->models[i].name, *digits = name + strlen("chunk");
+        char *end;
+        if (!is_chunk(c, &c->subject->models[i]))
+            continue;
+        bool has_line = *digits == '_';
+        unsigned long number = strtoul(digits + has_line, &end, 10);
+        if (end == digits + has_line)
+            continue;
+        if (!before)
+            next = has_line ? 0 : 1;
+        if (number > next && before)
+            return pome_misfit_say(misfit, misfit->n_found, "between %s and %s chunks are missing: numbers must follow each other",
+                                   before, name);
+        if (number > next)
+            return pome_misfit_say(misfit, misfit->n_found, "chunk%s%lu is missing: the chunks begin with %s", has_line ? "_" : "",
+                                   next, name);
+        before = name;
+        next = number + 1;
+    }
+    return true;
+}
+
 static bool add_chunk(pome_contract *c, const pome_contract_model *model, pome_misfit *misfit)
 {
     pome_coreml_llm *m = c->own;
@@ -278,7 +330,7 @@ static bool fit(pome_contract *c, pome_misfit *misfit)
     if (!m)
         return pome_misfit_say(misfit, 0, "memory is short");
     misfit->n_found = 4;
-    if (!add_chunks(c, misfit) || !find_result(c, misfit))
+    if (!check_numbers(c, misfit) || !add_chunks(c, misfit) || !find_result(c, misfit))
         return false;
     find_context(c);
     if (c->context < 1)

@@ -113,6 +113,36 @@ def test_broken_coreml_llm_sets(fails, copied):
     fails(1, ["cos.npy: no .npy array"], "run", folder, "--ids", "1", *GREEDY)
 
 
+@pytest.mark.parametrize("gone, reason", [
+    ("chunk_0", "chunk_0 is missing: the chunks begin with chunk_1"),
+    ("chunk_1", "between chunk_0 and chunk_2 chunks are missing")])
+def test_chunks_that_could_be_left_out(fails, copied, gone, reason):
+    """What is left fits together, but is another model."""
+    folder = copied("coreml-llm-caches")
+    shutil.copytree(folder / "chunk_1.mlpackage", folder / "chunk_2.mlpackage")
+    shutil.rmtree(folder / (gone + ".mlpackage"))
+    fails(1, [reason], "run", folder, "--ids", "1", *GREEDY)
+
+
+@pytest.mark.parametrize("text, reason", [
+    ("", "model_config.json:1:"), ('{"embed_scale": 2', "model_config.json:1:"), ("[]", "found no object"),
+    ('{"embed_scale": "2.0"}', "embed_scale is no number")])
+def test_scales_that_cannot_be_read(fails, copied, text, reason):
+    """Passed over, they would be 1, and the tokens wrong."""
+    folder = copied("coreml-llm-sliding")
+    (folder / "model_config.json").write_text(text)
+    fails(1, ["model_config.json", reason], "run", folder, "--ids", "1", *GREEDY)
+
+
+def test_parts_that_are_mapped_twice(fails, golden):
+    package = golden / "apple/int4-block32.mlpackage"
+    for maps, reason in ((["ids=inputIds", "ids=causalMask"], "both 'inputIds' and 'causalMask' are mapped to ids, wanted one"),
+                         (["ids=inputIds", "mask=inputIds"], "'inputIds' is mapped to ids and to mask"),
+                         (["ids=inputIds", "ids=inputIds"], "'inputIds' is mapped to ids twice"),
+                         (["position=inputIds"], "'inputIds' holds the ids and cannot be mapped to another part")):
+        fails(1, [reason], "run", package, "--ids", "1", *GREEDY, *(word for m in maps for word in ("--map", m)))
+
+
 def test_two_models_in_one_folder(pome, fails, copied, golden):
     folder = copied("coreml-llm-caches")
     for package in (golden / "contracts/anemll").glob("*.mlpackage"):

@@ -139,6 +139,22 @@ static pome_status assemble_folder(const Pome__Spec__Model **out, const char *fo
 
 /* ---- pipelines ---- */
 
+/* What follows a gap would be left out without a word. */
+static pome_status check_no_later_stage(const char *folder, size_t n, pome_error *err)
+{
+    char name[32], path[PATH_BYTES];
+    for (size_t i = n; i <= STAGES_MAX; i++) {
+        snprintf(name, sizeof name, "model%zu", i);
+        if (!path_of(path, folder, name) || !pome_path_is_dir(path))
+            continue;
+        if (n == STAGES_MAX)
+            return pome_fail(err, POME_ERR_LIMIT, "%s: the pipeline has more than %d stages", folder, STAGES_MAX);
+        return pome_fail(err, POME_ERR_FORMAT, "%s: found %s but no model%zu: stages of a pipeline are numbered without gaps",
+                         folder, name, n);
+    }
+    return POME_OK;
+}
+
 static pome_status read_stages(pome_pipeline_stage **out, size_t *n_out, const char *folder, pome_arena *arena,
                                uint32_t max_depth, pome_error *err)
 {
@@ -159,6 +175,7 @@ static pome_status read_stages(pome_pipeline_stage **out, size_t *n_out, const c
         POME_TRY(pome_mlmodelc_read(&model, path, arena, max_depth, err));
         stages[n] = (pome_pipeline_stage){model->mlprogram, name};
     }
+    POME_TRY(check_no_later_stage(folder, n, err));
     *out = stages;
     *n_out = n;
     return POME_OK;

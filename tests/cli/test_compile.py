@@ -328,6 +328,9 @@ def test_a_compiled_pipeline(pome, fails, tmp_path):
     done = pome("predict", folder, "--input", "in.npz", "--output", "out.npz")
     assert done.returncode == 0, done.stderr
     assert np.load(tmp_path / "out.npz")["y"].tolist() == [12, -26]
+    (folder / "model1").rename(folder / "model2")
+    fails(1, ["p.mlmodelc: found model2 but no model1"], "inspect", folder)
+    (folder / "model2").rename(folder / "model1")
     text = folder / "model1/model.mil"
     text.write_text(text.read_text().replace("ios16", "ios18"))
     fails(1, ["p.mlmodelc: the stages of the pipeline are for different operator sets, CoreML6 and CoreML8"], "inspect", folder)

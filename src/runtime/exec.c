@@ -215,12 +215,13 @@ static void show(const pome_exec *e, const pome_step *s)
 
 static void finish_step(pome_exec *e, const pome_step *s)
 {
-    if (e->plan->numerics == POME_NUMERICS_FP16)
-        for (uint32_t o = 0; o < s->op->n_out; o++) {
-            const pome_tensor *t = &e->t[s->out + o];
-            if (e->plan->slots[s->out + o].type.dtype == POME_DTYPE_F16 && t->dtype == POME_DTYPE_F32)
-                e->plan->kernels->f16_round(t->data, (size_t)pome_tensor_count(t));
-        }
+    for (uint32_t o = 0; o < s->op->n_out; o++) {
+        const pome_tensor *t = &e->t[s->out + o];
+        const pome_slot *slot = &e->plan->slots[s->out + o];
+        if ((e->plan->numerics == POME_NUMERICS_FP16 || slot->is_rounded) && slot->type.dtype == POME_DTYPE_F16 &&
+            t->dtype == POME_DTYPE_F32)
+            e->plan->kernels->f16_round(t->data, (size_t)pome_tensor_count(t));
+    }
     show(e, s);
 }
 

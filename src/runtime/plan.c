@@ -347,6 +347,7 @@ static pome_status build(builder *b)
     find_demanded(b, p->fn->body);
     POME_TRY(build_inputs(b));
     POME_TRY(build_block(b, p->fn->body, false, &p->body));
+    POME_TRY(pome_plan_round_outputs(p, b->err));
     return pome_plan_alias_states(p, b->err);
 }
 

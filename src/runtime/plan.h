@@ -29,6 +29,7 @@ typedef enum pome_slot_kind {
 typedef struct pome_slot {
     pome_slot_kind kind;
     bool is_key;        /* an input whose contents decide shapes: part of what a binding depends on */
+    bool is_rounded;    /* to halves where it is computed, since it leaves the program as halves too */
     uint32_t n_uses;    /* operands of steps (nested ones count at their owner) and function outputs */
     uint32_t index;     /* INPUT, STATE: which */
     pome_type type;     /* as compiled; concrete for constants */
@@ -94,5 +95,8 @@ void pome_plan_destroy(pome_plan **plan);
 /* Marks the steps of the top block that may work on state memory in place, and the views that must be copies because
  * the state changes under them (runtime/state_alias.c). Part of pome_plan_create. */
 pome_status pome_plan_alias_states(pome_plan *plan, pome_error *err);
+
+/* Marks the slots whose values are to be halves since they go on in a cache of halves (runtime/plan_round.c). Part of pome_plan_create. */
+pome_status pome_plan_round_outputs(pome_plan *plan, pome_error *err);
 
 #endif

@@ -182,6 +182,18 @@ pome_status pome_infer_conv(pome_infer *c, pome_error *err)
     return POME_OK;
 }
 
+pome_status pome_infer_pome_conv(pome_infer *c, pome_error *err)
+{
+    POME_TRY(pome_infer_conv(c, err));
+    if (!pome_infer_has(c, P_pome_conv_addend))
+        return POME_OK;
+    const pome_type *addend = pome_infer_type(c, P_pome_conv_addend);
+    bool fits = addend->rank == c->out[0].rank;
+    for (int32_t d = 0; fits && d < addend->rank; d++)
+        fits = pome_dim_may_equal(addend->dim[d], c->out[0].dim[d]);
+    return fits ? POME_OK : pome_infer_fail(c, err, "addend and result have different shapes");
+}
+
 /* The size that axis i of a transposed convolution grows to. */
 static pome_status grown_size(pome_infer *c, const window *w, int32_t i, int64_t n, int64_t *out, pome_error *err)
 {

@@ -2,6 +2,7 @@
  * row has them, so a convolution with a kernel of one element is linear on transposed activations, and fp16 or encoded
  * weights are decoded once for a block of positions. Images go through conv_image.c. Convolutions with few outputs per group,
  * and conv_transpose, are plain loops. */
+#include <math.h>
 #include <string.h>
 
 #include "ops/coded.h"
@@ -21,6 +22,7 @@ typedef struct conv_job {
     const float *x;     /* [N, Cin, positions] */
     float *y;           /* [N, Cout, positions] */
     size_t n, cin, cout, groups, cin_group, cout_group, k;
+    pome_conv_after after;
     float *unfolded;    /* [block, k] */
     float *thread_scratch;
     size_t batch, group, first, n_positions; /* of the current step */
@@ -115,7 +117,7 @@ static void multiply(void *arg, size_t begin, size_t end, int thread)
 /* Rows of the weight for group `group`, if fast mode takes them as they lie. */
 static bool coded_group(const pome_run *r, pome_coded *w, size_t group, size_t cout_group, size_t k)
 {
-    return r->op->def->id == POME_OP_conv &&
+    return (r->op->def->id == POME_OP_conv || r->op->def->id == POME_OP_pome_conv) &&
            pome_coded_init(w, r, pome_in_encoded(r, P_conv_weight), group * cout_group * k, cout_group, k);
 }
 
@@ -197,10 +199,18 @@ static size_t unfolded_floats(const pome_run *r, size_t k, size_t n_out)
     return ((by_position > by_tile ? by_position : by_tile) + 15) / 16 * 16;
 }
 
+static void finish_planes(void *arg, size_t begin, size_t end, int thread)
+{
+    const conv_job *job = (const conv_job *)arg;
+    size_t first = begin * job->w.n_out;
+    (void)thread;
+    pome_conv_finish(&job->after, first, (end - begin) * job->w.n_out, job->y + first);
+}
+
 static void run_image(const conv_job *job)
 {
     pome_conv_image image = {.r = job->r, .w = &job->w, .weight = &job->weight, .bias = job->bias,
-                             .bias_encoded = job->bias_encoded, .x = job->x, .y = job->y, .n = job->n, .cin = job->cin,
+                             .bias_encoded = job->bias_encoded, .after = job->after, .x = job->x, .y = job->y, .n = job->n, .cin = job->cin,
                              .cout = job->cout, .groups = job->groups, .unfolded = job->unfolded,
                              .thread_scratch = job->thread_scratch};
     pome_conv_image_run(&image);
@@ -252,18 +262,37 @@ static pome_status convolve(conv_job *job, const pome_tensor *x, const pome_tens
     job->is_coded = true;
     for (size_t g = 0; g < job->groups && job->is_coded; g++)
         job->is_coded = coded_group(r, &job->coded, g, job->cout_group, job->k);
-    if (!job->is_coded && pome_conv_image_is_worth(&job->w))
+    if (!job->is_coded && pome_conv_image_is_worth(&job->w)) {
         run_image(job);
-    else if (job->groups > 1 && job->cout_group < 8 && job->k <= POME_KERNEL_KC)
+        return POME_OK;
+    }
+    if (job->groups > 1 && job->cout_group < 8 && job->k <= POME_KERNEL_KC)
         pome_pool_run(r->pool, job->n * job->cout, 1, convolve_channels, job);
     else
         run_unfolded(job);
+    if (job->after.addend || job->after.low > -INFINITY || job->after.high < INFINITY)
+        pome_pool_run(r->pool, job->n * job->cout, 64, finish_planes, job);
     return POME_OK;
 }
 
+#define NOTHING_AFTER {NULL, -INFINITY, INFINITY}
+
 static pome_status conv_run(const pome_run *r, pome_error *err)
 {
+    conv_job job = {.r = r, .after = NOTHING_AFTER, .bias = pome_in(r, P_conv_bias), .bias_encoded = pome_in_encoded(r, P_conv_bias)};
+    return convolve(&job, pome_in(r, P_conv_x), pome_in(r, P_conv_weight), pome_in_encoded(r, P_conv_weight),
+                    &conv_params, P_conv_groups, err);
+}
+
+static pome_status fused_conv_run(const pome_run *r, pome_error *err)
+{
+    const pome_tensor *addend = pome_in(r, P_pome_conv_addend);
     conv_job job = {.r = r, .bias = pome_in(r, P_conv_bias), .bias_encoded = pome_in_encoded(r, P_conv_bias)};
+    if (addend && pome_tensor_count(addend) != pome_tensor_count(&r->out[0]))
+        return pome_op_fail(r->op, err, POME_ERR_FORMAT, "addend and result have different shapes");
+    job.after = (pome_conv_after){addend ? (const float *)addend->data : NULL,
+                                  (float)pome_in_float(r, P_pome_conv_low, -INFINITY),
+                                  (float)pome_in_float(r, P_pome_conv_high, INFINITY)};
     return convolve(&job, pome_in(r, P_conv_x), pome_in(r, P_conv_weight), pome_in_encoded(r, P_conv_weight),
                     &conv_params, P_conv_groups, err);
 }
@@ -310,7 +339,7 @@ static pome_status conv_quantized_run(const pome_run *r, pome_error *err)
     size_t before = (unfold_scratch(r, w, P_conv_quantized_groups) + 63) / 64 * 64;
     float *dense = (float *)(void *)((char *)r->scratch + before);
     pome_tensor weight = pome_tensor_borrow(dense, POME_DTYPE_F32, w->rank, w->shape), offset;
-    conv_job job = {.r = r};
+    conv_job job = {.r = r, .after = NOTHING_AFTER};
     POME_TRY(dequantize(r, w, dense, err));
     if (bias) {
         offset = pome_tensor_borrow(dense + pome_tensor_count(w), POME_DTYPE_F32, bias->rank, bias->shape);
@@ -404,6 +433,11 @@ const pome_op_impl pome_ops_conv[] = {
      .encoded_ok = POME_BIT(P_conv_weight) | POME_BIT(P_conv_bias),
      .scratch = conv_scratch,
      .run = conv_run},
+    {.id = POME_OP_pome_conv, /* the parameters of conv come first */
+     .f16_ok = POME_BIT(P_conv_weight) | POME_BIT(P_conv_bias),
+     .encoded_ok = POME_BIT(P_conv_weight) | POME_BIT(P_conv_bias),
+     .scratch = conv_scratch,
+     .run = fused_conv_run},
     {.id = POME_OP_conv_quantized, .scratch = quantized_scratch, .run = conv_quantized_run},
     {.id = POME_OP_conv_transpose,
      .f16_ok = POME_BIT(P_conv_transpose_weight) | POME_BIT(P_conv_transpose_bias),

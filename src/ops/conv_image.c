@@ -147,6 +147,23 @@ static void unfold_tiles(void *arg, size_t begin, size_t end, int thread)
     }
 }
 
+/* ---- results ---- */
+
+void pome_conv_finish(const pome_conv_after *after, size_t at, size_t n, float *y)
+{
+    const float low = after->low, high = after->high;
+    if (after->addend) {
+        const float *addend = after->addend + at;
+        for (size_t i = 0; i < n; i++)
+            y[i] += addend[i];
+    }
+    if (low > -INFINITY || high < INFINITY)
+        for (size_t i = 0; i < n; i++) {
+            float v = y[i] < low ? low : y[i]; /* NaN stays */
+            y[i] = v > high ? high : v;
+        }
+}
+
 /* ---- products ---- */
 
 static void add_bias(const pome_conv_image *c, size_t channel, size_t rows, const float *from, size_t ld, size_t n, float *y)
@@ -157,6 +174,7 @@ static void add_bias(const pome_conv_image *c, size_t channel, size_t rows, cons
             pome_vector_piece(c->bias, c->bias_encoded, c->r->kernels, channel + i, 1, &bias);
         for (size_t j = 0; j < n; j++)
             y[j] = from[j] + bias;
+        pome_conv_finish(&c->after, (size_t)(y - c->y), n, y);
     }
 }
 
@@ -267,8 +285,8 @@ static void convolve_strips(const pome_conv_image *c, const strip *s, const floa
     p.ldx = s->width;
     p.w = weight;
     p.bias = bias;
-    p.low = -INFINITY;
-    p.high = INFINITY;
+    p.low = c->after.addend ? -INFINITY : c->after.low;
+    p.high = c->after.addend ? INFINITY : c->after.high;
     for (size_t row = 0; row < n_rows; row += s->rows) {
         size_t n = n_rows - row < s->rows ? n_rows - row : s->rows;
         pad_rows(c->w, x, (int64_t)(row * p.sy), (n - 1) * p.sy + (p.kh - 1) * p.dy + 1, s->width, padded);
@@ -295,6 +313,8 @@ static void convolve_planes(void *arg, size_t begin, size_t end, int thread)
             convolve_strips(c, &s, x, weight, bias, scratch + ELEMENTS_MAX, c->y + unit * c->w->n_out);
         else
             convolve_plane(c->w, elements, x, weight, bias, c->y + unit * c->w->n_out);
+        if (!s.rows || c->after.addend)
+            pome_conv_finish(&c->after, unit * c->w->n_out, c->w->n_out, c->y + unit * c->w->n_out);
     }
 }
 

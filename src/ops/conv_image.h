@@ -6,12 +6,22 @@
 #include "ops/rows.h"
 #include "ops/window.h"
 
+/* What is done to a result before it is stored: addend, then limits. */
+typedef struct pome_conv_after {
+    const float *addend; /* [n, cout, n_out] or NULL */
+    float low, high;     /* infinite: none */
+} pome_conv_after;
+
+/* y[i] for elements [at, at + n) of the result. */
+void pome_conv_finish(const pome_conv_after *after, size_t at, size_t n, float *y);
+
 typedef struct pome_conv_image {
     const pome_run *r;
     const pome_window *w;
     const pome_rows *weight;             /* [cout, cin_group * n_kernel] */
     const pome_tensor *bias;             /* fp32, fp16, encoded or NULL */
     const pome_encoded *bias_encoded;
+    pome_conv_after after;
     const float *x;                      /* [n, cin, n_in] */
     float *y;                            /* [n, cout, n_out] */
     size_t n, cin, cout, groups;

@@ -134,6 +134,7 @@ static bool multiplies_weights(const pome_op *op)
     case POME_OP_matmul:
     case POME_OP_einsum:
     case POME_OP_conv:
+    case POME_OP_pome_conv:
     case POME_OP_conv_transpose:
     case POME_OP_lstm:
     case POME_OP_gru:
@@ -199,7 +200,7 @@ static void count_work(const pome_plan *plan, const pome_step *s, const pome_ten
         x = x ? x : activations_of(plan, s, tensors);
         if (op->def->id == POME_OP_matmul || !x || n_out == 0)
             continue;
-        if (op->def->id == POME_OP_conv) /* every result sums one filter */
+        if (op->def->id == POME_OP_conv || op->def->id == POME_OP_pome_conv) /* every result sums one filter */
             n_ops += 2 * count_of(out) * (n / n_out);
         else if (n / n_out > 0 && count_of(x) % (n / n_out) == 0) /* [out, in] for each of count / in vectors */
             n_ops += 2 * n * (count_of(x) / (n / n_out));

@@ -160,6 +160,54 @@ static void test_conv(void **unused)
     }
 }
 
+/* With a sum and limits: element by element what those make of conv's own result. */
+static void test_fused_conv(void **unused)
+{
+    (void)unused;
+    for (int round = 0; round < 84; round++) {
+        geometry g = random_geometry(round, true);
+        int64_t shape[5];
+        float low = round % 4 == 1 ? 0 : -0.25f, high = round % 4 == 1 ? INFINITY : 0.75f;
+        shape_of(shape, &g, g.batch, g.cin, g.in);
+        pome_tensor x = op_test_tensor(POME_DTYPE_F32, g.n + 2, shape, -1, 1);
+        shape_of(shape, &g, g.cout, g.cin / g.groups, g.kernel);
+        pome_tensor w = op_test_tensor(round % 2 ? POME_DTYPE_F16 : POME_DTYPE_F32, g.n + 2, shape, -1, 1);
+        pome_tensor bias = op_test_tensor(POME_DTYPE_F32, 1, &g.cout, -1, 1);
+        op_test *t[2];
+        pome_tensor addend;
+        for (int fused = 0; fused < 2; fused++) {
+            t[fused] = op_test_begin(fused ? POME_OP_pome_conv : POME_OP_conv, POME_OPSET_IOS17);
+            op_test_in(t[fused], "x", &x);
+            op_test_const(t[fused], "weight", &w);
+            if (round % 3)
+                op_test_const(t[fused], "bias", &bias);
+            add_geometry(t[fused], &g, true);
+            if (fused && round % 2)
+                op_test_in(t[1], "addend", &addend);
+            if (fused && round % 4) {
+                op_test_const_f32(t[1], "low", low);
+                op_test_const_f32(t[1], "high", high);
+            }
+            if (op_test_run(t[fused]) != POME_OK)
+                fail_msg("%s", op_test_error(t[fused])->message);
+            if (!fused)
+                addend = op_test_tensor(POME_DTYPE_F32, g.n + 2, op_test_out(t[0], 0)->shape, -1, 1);
+        }
+        for (int64_t i = 0; i < pome_tensor_count(&addend); i++) {
+            float y = (float)op_test_at(op_test_out(t[0], 0), i) + (round % 2 ? (float)op_test_at(&addend, i) : 0.0f);
+            if (round % 4)
+                y = y < low ? low : y > high ? high : y;
+            if ((float)op_test_at(op_test_out(t[1], 0), i) != y)
+                fail_msg("round %d, element %lld", round, (long long)i);
+        }
+        op_test_end(t[0]);
+        op_test_end(t[1]);
+        pome_tensor *all[] = {&x, &w, &bias, &addend};
+        for (int i = 0; i < 4; i++)
+            pome_tensor_reset(all[i]);
+    }
+}
+
 /* One code per byte: code * scale + offset, one pair or one for each channel; or a table. */
 static void test_conv_quantized(void **unused)
 {
@@ -454,7 +502,7 @@ static void test_rejections(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv),  cmocka_unit_test(test_conv_quantized), cmocka_unit_test(test_projection), cmocka_unit_test(test_conv_transpose),
+        cmocka_unit_test(test_conv), cmocka_unit_test(test_fused_conv), cmocka_unit_test(test_conv_quantized), cmocka_unit_test(test_projection), cmocka_unit_test(test_conv_transpose),
         cmocka_unit_test(test_pools), cmocka_unit_test(test_ceil_mode),  cmocka_unit_test(test_rejections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/place_file.h"
 #include "base/strmap.h"
@@ -324,6 +325,35 @@ static pome_status check_names(const char *source, const char *out, bool is_set,
     return POME_OK;
 }
 
+static bool is_package(const char *folder)
+{
+    char *manifest = pome_path_join(folder, "Manifest.json");
+    bool is = manifest && pome_path_exists(manifest);
+    free(manifest);
+    return is;
+}
+
+/* What lies in a package is part of it. A missing folder is reported where it is written to. */
+static pome_status check_outside(const char *out, pome_error *err)
+{
+    char *parent = strdup(out);
+    size_t len = parent ? strlen(parent) : 0;
+    while (len > 1 && parent[len - 1] == '/')
+        len--;
+    while (len > 0 && parent[len - 1] != '/')
+        len--;
+    if (parent)
+        parent[len] = '\0';
+    char *at = parent ? realpath(len > 0 ? parent : ".", NULL) : NULL;
+    pome_status status = POME_OK;
+    for (; status == POME_OK && at && *at; *strrchr(at, '/') = '\0')
+        if (is_package(at))
+            status = pome_fail(err, POME_ERR_ARG, "%s lies inside the package %s: wanted a place beside it", out, at);
+    free(at);
+    free(parent);
+    return status;
+}
+
 static pome_status compile(compiler *c, const char *source, const char *out, pome_error *err)
 {
     char **names = NULL;
@@ -334,6 +364,7 @@ static pome_status compile(compiler *c, const char *source, const char *out, pom
         POME_TRY(list_packages(c, source, &names, &n, err));
     bool is_set = n > 1 || (n == 1 && !is_compiled_name(out));
     POME_TRY(check_names(source, out, is_set, n, err));
+    POME_TRY(check_outside(out, err));
     pome_mlpackage_writer w;
     POME_TRY(pome_mlpackage_writer_open_compiled(&w, out, is_set, c->opts->force, c->arena, err));
     const char *class_name = class_name_of(c, out);

@@ -166,6 +166,8 @@ def test_what_is_there_is_kept(pome, fails, package, compiled, tmp_path):
     fails(1, ["other things than a compiled model"], "compile", package, "d.mlmodelc", "--force")
     fails(1, ["name ends in .mlmodelc"], "compile", package, "tiny")
     fails(1, ["compiled already"], "compile", compiled, "again.mlmodelc")
+    fails(1, ["y.mlmodelc lies inside the package"], "compile", package, package / "y.mlmodelc")
+    fails(1, ["y.mlmodelc lies inside the package"], "compile", package, package / "Data/y.mlmodelc")
     fails(1, ["no such file"], "compile", "nothing.mlpackage", "n.mlmodelc")
     fails(1, ["there is no such folder"], "compile", package, "no/where.mlmodelc")
     assert not (tmp_path / "again.mlmodelc").exists() and not list(tmp_path.glob("*.partial"))

@@ -166,15 +166,20 @@ void pome_conv_finish(const pome_conv_after *after, size_t at, size_t n, float *
 
 /* ---- products ---- */
 
-static void add_bias(const pome_conv_image *c, size_t channel, size_t rows, const float *from, size_t ld, size_t n, float *y)
+/* Rows of a tile to the result: a convolution with a kernel of one element, 1. */
+static void store_rows(const pome_conv_image *c, size_t channel, size_t rows, const float *from, size_t n, float *y)
 {
-    for (size_t i = 0; i < rows; i++, from += ld, y += c->w->n_out) {
-        float bias = 0;
+    static const float one = 1;
+    pome_conv_plane p = {.ldx = TILE, .w = &one, .kh = 1, .kw = 1, .sy = 1, .sx = 1, .dy = 1, .dx = 1};
+    p.low = c->after.addend ? -INFINITY : c->after.low;
+    p.high = c->after.addend ? INFINITY : c->after.high;
+    for (size_t i = 0; i < rows; i++, from += TILE, y += c->w->n_out) {
+        p.x = from;
         if (c->bias)
-            pome_vector_piece(c->bias, c->bias_encoded, c->r->kernels, channel + i, 1, &bias);
-        for (size_t j = 0; j < n; j++)
-            y[j] = from[j] + bias;
-        pome_conv_finish(&c->after, (size_t)(y - c->y), n, y);
+            pome_vector_piece(c->bias, c->bias_encoded, c->r->kernels, channel + i, 1, &p.bias);
+        c->r->kernels->conv_plane_f32(y, 1, n, &p);
+        if (c->after.addend)
+            pome_conv_finish(&c->after, (size_t)(y - c->y), n, y);
     }
 }
 
@@ -196,7 +201,7 @@ static void multiply_tiles(void *arg, size_t begin, size_t end, int thread)
             const float *w = pome_rows_piece(c->weight, c->r->kernels, channel, rows, p, len, scratch, &ldw);
             c->r->kernels->gemm_nn_f32(tile, TILE, w, ldw, panel + p * ld, ld, rows, n_up, len, p > 0);
         }
-        add_bias(c, channel, rows, tile, TILE, n, c->y + (c->batch * c->cout + channel) * c->w->n_out + first);
+        store_rows(c, channel, rows, tile, n, c->y + (c->batch * c->cout + channel) * c->w->n_out + first);
     }
 }
 

@@ -48,6 +48,8 @@ void pome_conv_plane_f32_avx2(float *y, size_t rows, size_t cols, const pome_con
         plane(y, rows, cols, p, 5, 5, 1, 1);
     else if (is_5 && p->sx == 2)
         plane(y, rows, cols, p, 5, 5, 2, 1);
+    else if (p->kh == 1 && p->kw == 1 && p->sx == 1)
+        plane(y, rows, cols, p, 1, 1, 1, 1);
     else if (p->sx == 1)
         plane(y, rows, cols, p, p->kh, p->kw, 1, p->dx);
     else

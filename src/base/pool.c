@@ -119,9 +119,9 @@ static void *work(void *arg)
     uint64_t seen = 0;
     for (;;) {
         wait_loop(p, seen);
-        if (atomic_load(&p->quit))
-            return NULL;
         seen = loop_of(atomic_load(&p->ticket));
+        if (atomic_load(&p->quit)) /* after the ticket: the loop that was seen may be the one that asks to quit */
+            return NULL;
         take_chunks(p, w->index);
     }
 }

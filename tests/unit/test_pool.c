@@ -95,6 +95,14 @@ static void pools_come_and_go(void **state)
         pome_pool_destroy(&pool);
     }
     pome_pool_destroy(NULL);
+    /* One that ends while its threads are about to look at a loop: each of them has to notice. */
+    for (int i = 0; i < 3000; i++) {
+        pome_pool *pool;
+        assert_int_equal(pome_pool_create(&pool, 2 + i % 2, NULL), POME_OK);
+        if (i % 4 < 2)
+            pome_pool_run(pool, 8, 1, nothing, NULL);
+        pome_pool_destroy(&pool);
+    }
 }
 
 typedef struct caller {

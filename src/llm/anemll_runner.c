@@ -56,27 +56,6 @@ static void clear(pome_runner *runner)
     pome_state_clear(((anemll_runner *)runner)->state);
 }
 
-/* Rows are addressed by position, and the mask shuts out what lies behind. */
-static int64_t kept(const pome_runner *runner, int64_t n_cached, int64_t n_keep)
-{
-    (void)runner;
-    return n_keep < n_cached ? n_keep : n_cached;
-}
-
-static void rewind_to(pome_runner *runner, int64_t n_keep)
-{
-    (void)runner;
-    (void)n_keep;
-}
-
-static bool can_undo(const pome_runner *runner, pome_pass pass, int64_t n_keep)
-{
-    (void)runner;
-    (void)pass;
-    (void)n_keep;
-    return true;
-}
-
 static void fill(anemll_runner *r, const pome_anemll_layers *l, pome_pass pass, const int32_t *timeline)
 {
     bool is_half = l->function->inputs[l->mask].dtype == POME_DTYPE_F16;
@@ -167,7 +146,8 @@ static pome_status profile(pome_runner *runner, pome_profile *to, pome_error *er
     return pome_predictor_profile(r->head, to, err);
 }
 
-static const pome_runner_ops ops = {destroy, clear, run, kept, rewind_to, can_undo, reserve_rows, profile};
+static const pome_runner_ops ops = {destroy, clear, run, pome_rows_kept, pome_rows_rewind,
+                                     pome_rows_can_undo, reserve_rows, profile};
 
 /* ---- creating ---- */
 

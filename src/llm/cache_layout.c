@@ -40,3 +40,23 @@ pome_cache_layout pome_cache_detect(const pome_tensor *t, int64_t n_pass, int64_
     *n_rows = n;
     return POME_CACHE_BY_POSITION;
 }
+
+int64_t pome_rows_kept(const pome_runner *runner, int64_t n_cached, int64_t n_keep)
+{
+    (void)runner;
+    return n_keep < n_cached ? n_keep : n_cached;
+}
+
+void pome_rows_rewind(pome_runner *runner, int64_t n_keep)
+{
+    (void)runner;
+    (void)n_keep;
+}
+
+bool pome_rows_can_undo(const pome_runner *runner, pome_pass pass, int64_t n_keep)
+{
+    (void)runner;
+    (void)pass;
+    (void)n_keep;
+    return true;
+}

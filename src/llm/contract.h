@@ -101,6 +101,12 @@ typedef struct pome_runner_ops {
     pome_status (*profile)(pome_runner *runner, pome_profile *profile, pome_error *err); /* NULL ends it */
 } pome_runner_ops;
 
+/* kept, rewind_to and can_undo of runners whose caches hold row i at position i, and whose masks shut out what lies behind
+ * the tokens: every row stays usable, and nothing need be done to write over it (cache_layout.c). */
+int64_t pome_rows_kept(const pome_runner *runner, int64_t n_cached, int64_t n_keep);
+void pome_rows_rewind(pome_runner *runner, int64_t n_keep);
+bool pome_rows_can_undo(const pome_runner *runner, pome_pass pass, int64_t n_keep);
+
 /* The first member of each kind's own runner. */
 struct pome_runner {
     const pome_runner_ops *ops;

@@ -241,27 +241,6 @@ static pome_status run(pome_runner *runner, pome_pass pass, const int32_t *timel
     return POME_OK;
 }
 
-/* Rows are written at their positions. */
-static int64_t kept(const pome_runner *runner, int64_t n_cached, int64_t n_keep)
-{
-    (void)runner;
-    return n_keep < n_cached ? n_keep : n_cached;
-}
-
-static void rewind_to(pome_runner *runner, int64_t n_keep)
-{
-    (void)runner;
-    (void)n_keep;
-}
-
-static bool can_undo(const pome_runner *runner, pome_pass pass, int64_t n_keep)
-{
-    (void)runner;
-    (void)pass;
-    (void)n_keep;
-    return true;
-}
-
 static pome_status reserve_rows(pome_runner *runner, int64_t n_rows, pome_error *err)
 {
     chain_runner *r = (chain_runner *)runner;
@@ -313,7 +292,8 @@ static pome_status init_link(chain_runner *r, uint32_t i, pome_error *err)
                                   : create_link(r, i, r->set->logits, &r->last_row, err);
 }
 
-static const pome_runner_ops ops = {destroy, clear, run, kept, rewind_to, can_undo, reserve_rows, profile};
+static const pome_runner_ops ops = {destroy, clear, run, pome_rows_kept, pome_rows_rewind,
+                                     pome_rows_can_undo, reserve_rows, profile};
 
 static pome_status create(pome_runner **out, const pome_contract *c, const pome_runner_opts *opts, pome_error *err)
 {

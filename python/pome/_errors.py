@@ -10,6 +10,12 @@ class Error(Exception):
         status: the code as a number of the C interface.
         offset: the byte position in the file concerned, 0 where none applies.
         message: the sentence.
+
+    >>> try:
+    ...     pome.Model("none.mlpackage")
+    ... except pome.Error as error:
+    ...     print(type(error).__name__, error.code, error.status, error.offset)
+    FileError IO 2 0
     """
 
     code: str
@@ -24,7 +30,7 @@ class Error(Exception):
         self.status = status
         self.offset = offset
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[Error], tuple[str, str, int, int]]:
         return type(self), (self.message, self.code, self.status, self.offset)
 
 

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,33 @@ from numpy.typing import NDArray
 from . import _pome
 from ._errors import FileError
 from ._model import Model
+from ._model_set import ModelSet
 from ._tokenizer import Tokenizer, as_ids
 
 Prompt = str | Sequence[int] | NDArray[np.integer] | Sequence[Mapping[str, Any]]
+
+
+class GenerateOptions(TypedDict, total=False):
+    """The keywords of :meth:`Session.generate`, for annotating what passes them on.
+
+    >>> options: pome.GenerateOptions = {"temperature": 0, "max_new_tokens": 3}
+    >>> len(pome.LLM("llm.mlpackage").generate([1, 2, 3], **options).read())
+    0
+    """
+
+    max_new_tokens: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repeat_penalty: float
+    repeat_last_n: int
+    seed: int
+    stop: str | Sequence[str]
+    eos: Sequence[int]
+    ignore_eos: bool
+    keep_special: bool
+    speculate: int
 
 
 class Token(NamedTuple):
@@ -25,6 +49,9 @@ class Token(NamedTuple):
 
     ``text`` holds the characters that became certain with this id; it may be empty. ``id`` is ``None`` for text that was held
     back and is let go at the end.
+
+    >>> next(pome.LLM("llm.mlpackage").generate([1, 2, 3], temperature=0))
+    Token(id=12, text='')
     """
 
     id: int | None
@@ -86,6 +113,13 @@ class Generation(Iterator[Token]):
         finish: once it has ended: ``"length"``, ``"context"``, ``"eos"``, ``"stop"`` or ``"cancelled"``.
         stats: once it has ended: ``n_prompt``, ``n_reused``, ``n_new``, ``prompt_s``, ``decode_s``, ``n_passes``, ``n_drafted``,
             ``n_accepted``, ``not_speculated``.
+
+    >>> generation = pome.LLM("llm.mlpackage").generate([1, 2, 3], temperature=0, max_new_tokens=50)
+    >>> next(generation).id
+    12
+    >>> generation.close()
+    >>> generation.finish, generation.ids
+    ('cancelled', [12])
     """
 
     def __init__(self, generate: Callable[[Callable[[int, str], bool]], dict[str, Any]], cancel: Callable[[], None]) -> None:
@@ -170,7 +204,7 @@ class Session:
         self.llm = llm
         self._native = llm._native.session()
 
-    def __reduce__(self):
+    def __reduce__(self) -> str:
         raise TypeError("a Session cannot be pickled: it is bound to this process")
 
     def __len__(self) -> int:
@@ -290,8 +324,12 @@ class Session:
         return Generation(generate, native.cancel)
 
 
+def _roles(map: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str]]:
+    return [(role, name) for role, names in map.items() for name in ([names] if isinstance(names, str) else names)]
+
+
 class LLM:
-    """A language model: a package whose ids, mask, cache and logits were found.
+    """A language model, in one piece or in several: its ids, mask, cache and logits were found.
 
     >>> llm = pome.LLM("llm.mlpackage")
     >>> llm.n_context, llm.n_vocab
@@ -299,32 +337,74 @@ class LLM:
     >>> [token.id for token in llm.generate([1, 2, 3], temperature=0, max_new_tokens=4, ignore_eos=True)]
     [12, 334, 124, 5]
 
+    A folder is a set of chunks:
+
+    >>> llm = pome.LLM("chunks", threads=2)
+    >>> print(llm.contract)
+    llm-cli, 4 chunks of 'tiny-llama', window 64 of context 512, ids=input_ids, logits=logits_0 and more
+
+    Functions of one package, adapters for instance, share the weights of a model that is open:
+
+    >>> model = pome.Model("adapters.mlpackage")
+    >>> base, adapted = (pome.LLM(model, function=name) for name in ("base", "adapter"))
+    >>> adapted.function, adapted.functions
+    ('adapter', ('base', 'adapter'))
+
     Args:
-        model: a package, or a :class:`Model` that is open already.
+        model: a package or compiled model, a folder of them, or a :class:`Model` or :class:`ModelSet` that is open already.
         tokenizer: a path or :class:`Tokenizer`; ``None``: looked for in and beside the package when a text is given.
         function: ``None``: the model's default.
+        contract: a name from docs/contracts.md for how the model is fed, instead of finding out.
+        map: what an input or output is for, by role: ``{"ids": "tokens", "cache_in": ["k", "v"], "cache_out": ["k2", "v2"]}``.
         context: tokens a session can hold; 0: the model's own, which it can only lower.
         block: tokens fed in one pass at most; 0: chosen.
-        numerics, threads: as for :class:`Model`, where a path is given.
+        whole_windows: sets with windows of fixed length: compute all columns in every pass, not only the new ones; slow, for
+            comparing.
+        prefix: of several sets of chunks in a folder take ``PREFIX_chunk1``, ``PREFIX_chunk2``, ...
+        cache_processor, logit_processor: file names of a set's processors, which otherwise are told by their inputs.
+        numerics, threads, no_fuse: as for :class:`Model`; with these and the three before, ``model`` is a path.
 
     Raises:
         UnsupportedError: no language model; the inputs, states and outputs that were seen are listed.
+        ArgumentError: there is no such function, contract or part.
+        FileError, FormatError: as :class:`Model` and :class:`ModelSet`.
     """
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | Model,
+        model: str | os.PathLike[str] | Model | ModelSet,
         *,
         tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
         function: str | None = None,
+        contract: str | None = None,
+        map: Mapping[str, str | Sequence[str]] | None = None,
         context: int = 0,
         block: int = 0,
+        whole_windows: bool = False,
+        prefix: str | None = None,
+        cache_processor: str | None = None,
+        logit_processor: str | None = None,
         numerics: str = "exact",
         threads: int = 0,
+        no_fuse: str | None = None,
     ) -> None:
-        self.model = model if isinstance(model, Model) else Model(model, numerics=numerics, threads=threads)
-        self._native = _pome.Llm(self.model._native, function, context, block)
+        source: Model | ModelSet
+        if isinstance(model, (Model, ModelSet)):
+            if prefix or cache_processor or logit_processor or threads or no_fuse or numerics != "exact":
+                raise ValueError(f"{model!r} is open: prefix, processors, numerics, threads and no_fuse are settled")
+            source = model
+        else:
+            others = None
+            if cache_processor or logit_processor:
+                others = [cache_processor or "cache-processor", logit_processor or "logit-processor"]
+            source = ModelSet(model, prefix=prefix, others=others, numerics=numerics, threads=threads, no_fuse=no_fuse)
+        self.models: tuple[Model, ...] = (source,) if isinstance(source, Model) else tuple(source.values())
+        self.path = source.path
+        self._native = _pome.Llm(
+            source._native, function, context, block, contract, _roles(map or {}), whole_windows
+        )
         self._info = self._native.describe()
+        self._function = function
         self._tokenizer: Tokenizer | None = None
         self._was_sought = False
         if isinstance(tokenizer, Tokenizer):
@@ -333,10 +413,41 @@ class LLM:
             self._tokenizer = Tokenizer.locate(self.model, tokenizer)
 
     def __repr__(self) -> str:
-        return f"pome.LLM({self.model.path!r})"
+        return f"pome.LLM({self.path!r})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> str:
         raise TypeError("an LLM cannot be pickled: it is bound to this process; open the package again instead")
+
+    @property
+    def model(self) -> Model:
+        """The model, or the first one of a set."""
+        return self.models[0]
+
+    @property
+    def function(self) -> str:
+        """The function that is run."""
+        return self._function or self.model.default_function
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions that the model has; each makes an LLM of its own."""
+        return tuple(self.model.functions)
+
+    @property
+    def reason(self) -> str:
+        """``contract``, with what decided for it."""
+        return self._info["reason"]
+
+    @property
+    def has_logits(self) -> bool:
+        """False if the model picks tokens itself: logits then are 0 for its choice and -inf for all others, and temperature
+        and the like have nothing to work on."""
+        return self._info["has_logits"]
+
+    @property
+    def has_cache(self) -> bool:
+        """False if every pass takes the whole timeline."""
+        return self._info["has_cache"]
 
     @property
     def n_context(self) -> int:
@@ -345,6 +456,7 @@ class LLM:
 
     @property
     def n_vocab(self) -> int:
+        """Entries of the vocabulary: the length of a row of logits."""
         return self._info["n_vocab"]
 
     @property
@@ -371,24 +483,30 @@ class LLM:
     def _prompt_ids(self, prompt: Prompt) -> NDArray[np.int32]:
         if isinstance(prompt, str):
             return as_ids(self.tokenizer.encode(prompt))
-        if not isinstance(prompt, np.ndarray) and len(prompt) > 0 and isinstance(prompt[0], Mapping):
-            text = self.tokenizer.apply_chat_template(prompt)
+        if isinstance(prompt, np.ndarray):
+            return as_ids(prompt)
+        if len(prompt) > 0 and isinstance(prompt[0], Mapping):
+            text = self.tokenizer.apply_chat_template(cast("Sequence[Mapping[str, Any]]", prompt))
             return as_ids(self.tokenizer.encode(text, add_special=False, parse_special=True))
-        return as_ids(prompt)
+        return as_ids(cast("Sequence[int]", prompt))
 
     def session(self) -> Session:
         """A new session with an empty timeline. Sessions share the weights and run independently of each other."""
         return Session(self)
 
-    def generate(self, prompt: Prompt, **options: Any) -> Generation:
+    def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Generation:
         """As :meth:`Session.generate`, in a session of its own."""
         return self.session().generate(prompt, **options)
 
     def logits(self, ids: Iterable[int]) -> NDArray[np.float32]:
-        """The logits after each token: float32 [n, n_vocab]."""
+        """The logits after each token: float32 [n, n_vocab].
+
+        >>> pome.LLM("llm.mlpackage").logits([1, 2, 3]).shape
+        (3, 512)
+        """
         return self.session().logits(ids)
 
-    def chat(self, system: str | None = None, **options: Any) -> Chat:
+    def chat(self, system: str | None = None, **options: Unpack[GenerateOptions]) -> Chat:
         """A conversation; ``options`` as for :meth:`Session.generate`."""
         return Chat(self, system, options)
 
@@ -402,23 +520,31 @@ class Chat:
     ['system', 'user', 'assistant']
     """
 
-    def __init__(self, llm: LLM, system: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, llm: LLM, system: str | None = None, options: GenerateOptions | None = None) -> None:
         self.session = llm.session()
-        self.options = dict(options or {})
+        self.options: GenerateOptions = {**options} if options else {}
         self.messages: list[dict[str, str]] = [{"role": "system", "content": system}] if system is not None else []
 
-    def send(self, content: str, **options: Any) -> ChatAnswer:
+    def send(self, content: str, **options: Unpack[GenerateOptions]) -> ChatAnswer:
         """Adds the user's message and yields the answer, which joins ``messages`` once it has been read to its end or closed.
 
         Raises ArgumentError if the template refuses the conversation; then the message is not added."""
         messages = [*self.messages, {"role": "user", "content": content}]
-        generation = self.session.generate(messages, **{**self.options, **options})
+        merged: GenerateOptions = {**self.options, **options}
+        generation = self.session.generate(messages, **merged)
         self.messages = messages
         return ChatAnswer(self, generation)
 
 
 class ChatAnswer(Iterator[Token]):
-    """The :class:`Generation` of an answer; attributes and methods are the same."""
+    """The :class:`Generation` of an answer; attributes and methods are the same.
+
+    >>> chat = pome.LLM("llm.mlpackage", tokenizer="tokenizer").chat(temperature=0, max_new_tokens=3)
+    >>> answer = chat.send("hello")
+    >>> text = "".join(token.text for token in answer)
+    >>> text == answer.text == chat.messages[-1]["content"]
+    True
+    """
 
     def __init__(self, chat: Chat, generation: Generation) -> None:
         self._chat: Chat | None = chat
@@ -437,10 +563,12 @@ class ChatAnswer(Iterator[Token]):
             self._chat = None
 
     def close(self) -> None:
+        """Stops it; what has been read becomes the answer."""
         self._generation.close()
         self._keep()
 
     def read(self) -> str:
+        """Runs to the end and gives the whole text."""
         for _ in self:
             pass
         return self._generation.text

@@ -32,6 +32,10 @@ class Feature:
         text: type and shapes as one line.
         color: of images, the order of the program's planes: ``"gray"``, ``"gray_f16"``, ``"rgb"``, ``"bgr"``; else ``""``.
         classes: the labels that a classifier's output speaks of, texts or integers; ``()`` for everything else.
+
+    >>> feature = pome.Model("llm.mlpackage").inputs[0]
+    >>> feature.name, feature.dtype, feature.shape, feature.range
+    ('inputIds', 'int32', (1, 1), ((1, 1), (1, 128)))
     """
 
     name: str
@@ -53,7 +57,12 @@ class Feature:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a model: its name and what goes in and out."""
+    """A function of a model: its name and what goes in and out.
+
+    >>> function = pome.Model("adapters.mlpackage").function("base")
+    >>> [feature.name for feature in function.inputs + function.states]
+    ['inputIds', 'causalMask', 'keyCache', 'valueCache']
+    """
 
     name: str
     inputs: tuple[Feature, ...]
@@ -96,6 +105,12 @@ def _result(feature: Feature, value: Any) -> Any:
     return array
 
 
+def numerics_code(name: str) -> int:
+    if name not in NUMERICS:
+        raise ValueError(f"numerics '{name}': there are {', '.join(NUMERICS)}")
+    return NUMERICS[name]
+
+
 WEIGHTS = {"auto": 0, "clone": 1, "link": 2, "copy": 3}
 
 
@@ -112,6 +127,10 @@ def compile(
     Raises:
         ArgumentError: ``out`` is there already, or its name does not fit.
         FormatError, UnsupportedError, FileError: as :class:`Model`.
+
+    >>> pome.compile("llm.mlpackage", "llm.mlmodelc")
+    >>> pome.Model("llm.mlmodelc").inputs == pome.Model("llm.mlpackage").inputs
+    True
     """
     if weights not in WEIGHTS:
         raise ValueError(f"weights '{weights}': there are {', '.join(WEIGHTS)}")
@@ -123,6 +142,12 @@ class State(Mapping[str, NDArray[Any]]):
 
     The arrays are views of the engine's memory, so that writing ``state["keyCache"][...] = 0`` changes it. They may be
     read and written whenever no prediction with this state runs. Predictions of several threads cannot share a state.
+
+    >>> state = pome.Model("llm.mlpackage").state()
+    >>> state["keyCache"][...] = 1
+    >>> state.clear()
+    >>> bool(state["keyCache"].any())
+    False
     """
 
     def __init__(self, native: _pome.State, function: Function) -> None:
@@ -173,12 +198,20 @@ class Model:
     def __init__(
         self, path: str | os.PathLike[str], *, numerics: str = "exact", threads: int = 0, no_fuse: str | None = None
     ) -> None:
-        if numerics not in NUMERICS:
-            raise ValueError(f"numerics '{numerics}': there are {', '.join(NUMERICS)}")
-        self._native = _pome.Model(path, NUMERICS[numerics], threads, no_fuse)
+        self._begin(_pome.Model(path, numerics_code(numerics), threads, no_fuse), numerics)
+
+    @classmethod
+    def _wrap(cls, native: _pome.Model, numerics: str) -> Model:
+        """A model that is open already."""
+        made = cls.__new__(cls)
+        made._begin(native, numerics)
+        return made
+
+    def _begin(self, native: _pome.Model, numerics: str) -> None:
+        self._native = native
         self._info = self._native.describe()
         self._functions = {f.name: f for f in map(_function, self._info["functions"])}
-        self._default = self._info["functions"][self._info["default_function"]]["name"]
+        self._default: str = self._info["functions"][self._info["default_function"]]["name"]
         self._idle: dict[str, list[_pome.Predictor]] = {name: [] for name in self._functions}
         self._lock = threading.Lock()
         self.numerics = numerics
@@ -186,7 +219,7 @@ class Model:
     def __repr__(self) -> str:
         return f"pome.Model({self.path!r})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> str:
         raise TypeError("a Model cannot be pickled: it is bound to this process; open the package again instead")
 
     @property
@@ -196,13 +229,16 @@ class Model:
 
     @property
     def specification_version(self) -> int:
+        """Core ML's number for the format: 6 is iOS 15, 9 is iOS 18."""
         return self._info["specification_version"]
 
     @property
     def metadata(self) -> dict[str, str]:
         """The user-defined keys, and ``short_description``, ``version``, ``author`` and ``license`` where they are given."""
-        given = {key: self._info[key] for key in ("short_description", "version", "author", "license") if self._info[key]}
-        return {**given, **self._info["metadata"]}
+        info = self._info
+        named = {"short_description": info["short_description"], "version": info["version"], "author": info["author"],
+                 "license": info["license"]}
+        return {**{key: text for key, text in named.items() if text}, **info["metadata"]}
 
     @property
     def weights_bytes(self) -> int:
@@ -216,6 +252,7 @@ class Model:
 
     @property
     def default_function(self) -> str:
+        """The function that is run where none is named."""
         return self._default
 
     def function(self, name: str | None = None) -> Function:
@@ -308,7 +345,13 @@ class Model:
     def predict_batch(
         self, batch: Iterable[Mapping[str, ArrayLike]], *, function: str | None = None
     ) -> list[dict[str, Any]]:
-        """Runs a function without states once for each element, in order. Raises as :meth:`predict`."""
+        """Runs a function without states once for each element, in order. Raises as :meth:`predict`.
+
+        >>> ids = np.array([[1, 2, 3]])
+        >>> batch = [{"input_ids": ids[:, :n], "attention_mask": np.ones((1, n))} for n in (1, 3)]
+        >>> [outputs["token_scores"].shape for outputs in pome.Model("scores.mlpackage").predict_batch(batch)]
+        [(1, 1, 512), (1, 3, 512)]
+        """
         return [self.predict(inputs, function=function) for inputs in batch]
 
     def _take(self, function: str) -> _pome.Predictor:

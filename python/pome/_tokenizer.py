@@ -58,7 +58,7 @@ class Tokenizer:
     def __repr__(self) -> str:
         return f"pome.Tokenizer({self.source!r})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> str:
         raise TypeError("a Tokenizer cannot be pickled: it is bound to this process; open the file again instead")
 
     def __len__(self) -> int:
@@ -66,6 +66,7 @@ class Tokenizer:
 
     @property
     def n_vocab(self) -> int:
+        """Entries of the vocabulary."""
         return self._info["n_vocab"]
 
     @property
@@ -80,10 +81,12 @@ class Tokenizer:
 
     @property
     def bos_id(self) -> int | None:
+        """The id that begins a text, or ``None``."""
         return self._info["bos"]
 
     @property
     def has_chat_template(self) -> bool:
+        """Whether :meth:`apply_chat_template` has something to apply."""
         return self._info["has_chat_template"]
 
     def encode(self, text: str | bytes, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
@@ -109,6 +112,7 @@ class Tokenizer:
         return self._native.find(piece)
 
     def is_special(self, id: int) -> bool:
+        """Whether an id stands for a special token."""
         return self._native.is_special(id)
 
     def apply_chat_template(self, messages: Iterable[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
@@ -121,6 +125,10 @@ class Tokenizer:
         Raises:
             UnsupportedError: no template, or a construct that is not known.
             ArgumentError: the template itself refused the messages.
+
+        >>> text = pome.Tokenizer("tokenizer").apply_chat_template([{"role": "user", "content": "hello"}])
+        >>> "hello" in text
+        True
         """
         pairs = [(str(message["role"]), str(message["content"])) for message in messages]
         return self._native.apply_chat_template(pairs, add_generation_prompt)

@@ -1,6 +1,7 @@
 /* The module itself, errors, and what all types share. */
 #include "extension.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "pome/compile.h"
@@ -28,6 +29,24 @@ PyObject *py_raise_text(pome_status code, const char *text)
     pome_error err = {.code = code};
     PyOS_snprintf(err.message, sizeof err.message, "%s", text);
     return py_raise(&err);
+}
+
+const char **py_texts_borrow(PyObject *list, size_t *n)
+{
+    *n = (size_t)PyList_Size(list);
+    const char **texts = calloc(*n + 1, sizeof *texts);
+    if (!texts) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (size_t i = 0; i < *n; i++) {
+        texts[i] = PyUnicode_AsUTF8AndSize(PyList_GetItem(list, (Py_ssize_t)i), NULL);
+        if (!texts[i]) {
+            free(texts);
+            return NULL;
+        }
+    }
+    return texts;
 }
 
 int py_type_register(PyObject *module, PyType_Spec *spec, PyTypeObject **type)
@@ -81,6 +100,7 @@ static PyObject *compile_package(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef extension_functions[] = {
     {"compile", compile_package, METH_VARARGS, "compile(source, out, weights: int, force: bool)"},
+    {"hub_find", py_hub_find, METH_VARARGS, "hub_find(repository: str): its folder in the local Hub cache."},
     {0},
 };
 
@@ -99,8 +119,8 @@ PyMODINIT_FUNC PyInit__pome(void)
     PyObject *module = PyModule_Create(&extension);
     if (!module)
         return NULL;
-    if (py_tensor_register(module) < 0 || py_model_register(module) < 0 || py_tokenizer_register(module) < 0 ||
-        py_llm_register(module) < 0 || PyModule_AddStringConstant(module, "version", pome_version()) < 0) {
+    if (py_tensor_register(module) < 0 || py_model_register(module) < 0 || py_set_register(module) < 0 ||
+        py_tokenizer_register(module) < 0 || py_llm_register(module) < 0 || PyModule_AddStringConstant(module, "version", pome_version()) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -8,14 +8,20 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "pome/model.h"
+#include "pome/model_set.h"
 #include "pome/predictor.h"
 #include "pome/tokenizer.h"
 
 typedef struct py_model {
     PyObject_HEAD
     pome_model *model;
+    PyObject *set; /* the ModelSet that the model belongs to; NULL: it is this object's own */
 } py_model;
+
+typedef struct py_set {
+    PyObject_HEAD
+    pome_model_set *set;
+} py_set;
 
 typedef struct py_state {
     PyObject_HEAD
@@ -30,13 +36,19 @@ typedef struct py_tokenizer {
 } py_tokenizer;
 
 extern PyTypeObject *py_model_type, *py_predictor_type, *py_state_type, *py_tensor_type, *py_llm_type, *py_session_type,
-    *py_tokenizer_type;
+    *py_tokenizer_type, *py_set_type;
 
 /* Make the types and add them to the module; -1 with an exception set. */
 int py_tensor_register(PyObject *module);
 int py_model_register(PyObject *module);
+int py_set_register(PyObject *module);
 int py_tokenizer_register(PyObject *module);
 int py_llm_register(PyObject *module);
+
+/* A Model over one of a set's models; keeps the set open. */
+PyObject *py_model_borrow(pome_model *model, PyObject *set);
+/* The function hub_find(repository) of the module. */
+PyObject *py_hub_find(PyObject *module, PyObject *args);
 
 /* Raises the class of pome._errors that stands for the error; always returns NULL. */
 PyObject *py_raise(const pome_error *err);
@@ -50,6 +62,9 @@ int py_tensor_lend(pome_tensor *out, Py_buffer *view, PyObject *object);
 PyObject *py_tensor_wrap(pome_tensor *t, PyObject *keep);
 /* The elements of a contiguous int32 buffer; `view` is released by the caller. -1 with an exception set. */
 int py_ids_lend(const int32_t **ids, Py_ssize_t *n, Py_buffer *view, PyObject *object);
+
+/* Borrows the texts of a list of str in an array that the caller frees; never empty. NULL with an exception set. */
+const char **py_texts_borrow(PyObject *list, size_t *n);
 
 /* Adds a type made of `spec` to the module under the name after its last dot and stores it in *type. */
 int py_type_register(PyObject *module, PyType_Spec *spec, PyTypeObject **type);

@@ -11,7 +11,7 @@ PyTypeObject *py_llm_type, *py_session_type;
 
 typedef struct py_llm {
     PyObject_HEAD
-    py_model *model;
+    PyObject *source; /* the Model or ModelSet, kept open */
     pome_llm *llm;
 } py_llm;
 
@@ -24,35 +24,71 @@ typedef struct py_session {
 
 /* ---- Llm ---- */
 
+/* Borrows the pairs of text of a list of (role, name). NULL with an exception set. */
+static pome_llm_role *roles_of(PyObject *list, size_t *n)
+{
+    *n = (size_t)PyList_Size(list);
+    pome_llm_role *roles = calloc(*n + 1, sizeof *roles);
+    if (!roles)
+        PyErr_NoMemory();
+    for (size_t i = 0; roles && i < *n; i++) {
+        PyObject *pair = PyList_GetItem(list, (Py_ssize_t)i);
+        if (!PyTuple_Check(pair))
+            PyErr_SetString(PyExc_TypeError, "a role is a pair of texts");
+        if (!PyTuple_Check(pair) || !PyArg_ParseTuple(pair, "ss", &roles[i].role, &roles[i].name)) {
+            free(roles);
+            return NULL;
+        }
+    }
+    return roles;
+}
+
+static bool is_open(PyObject *source)
+{
+    bool is_set = PyObject_TypeCheck(source, py_set_type);
+    if (!is_set && !PyObject_TypeCheck(source, py_model_type))
+        PyErr_SetString(PyExc_TypeError, "the source is a Model or a ModelSet");
+    else if (is_set ? !((py_set *)source)->set : !((py_model *)source)->model)
+        PyErr_SetString(PyExc_ValueError, "the model is not open");
+    return !PyErr_Occurred();
+}
+
 static int llm_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(keywords))
 {
     py_llm *self = (py_llm *)object;
-    PyObject *model = NULL;
+    PyObject *source = NULL, *list = NULL;
     long long context = 0, block = 0;
+    int whole_windows = 0;
     pome_llm_opts opts;
     pome_llm_opts_default(&opts);
     if (self->llm) {
         PyErr_SetString(PyExc_RuntimeError, "the engine is open already");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "O!zLL", py_model_type, &model, &opts.function, &context, &block))
+    if (!PyArg_ParseTuple(args, "OzLLzO!p", &source, &opts.function, &context, &block, &opts.contract, &PyList_Type, &list,
+                          &whole_windows) ||
+        !is_open(source))
         return -1;
-    if (!((py_model *)model)->model) {
-        PyErr_SetString(PyExc_ValueError, "the model is not open");
+    pome_llm_role *roles = roles_of(list, &opts.n_roles);
+    if (!roles)
         return -1;
-    }
     opts.context = context;
     opts.block = block;
+    opts.roles = roles;
+    opts.whole_windows = whole_windows;
+    bool is_set = PyObject_TypeCheck(source, py_set_type);
     pome_error err;
     pome_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = pome_llm_open(&self->llm, ((py_model *)model)->model, &opts, &err);
+    status = is_set ? pome_llm_open_set(&self->llm, ((py_set *)source)->set, &opts, &err)
+                    : pome_llm_open(&self->llm, ((py_model *)source)->model, &opts, &err);
     Py_END_ALLOW_THREADS
+    free(roles);
     if (status != POME_OK) {
         py_raise(&err);
         return -1;
     }
-    self->model = (py_model *)Py_NewRef(model);
+    self->source = Py_NewRef(source);
     return 0;
 }
 
@@ -60,7 +96,7 @@ static void llm_dealloc(PyObject *object)
 {
     py_llm *self = (py_llm *)object;
     pome_llm_close(&self->llm);
-    Py_CLEAR(self->model);
+    Py_CLEAR(self->source);
     py_instance_free(object);
 }
 
@@ -75,8 +111,10 @@ static py_llm *open_llm(PyObject *object)
 static PyObject *llm_describe(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     py_llm *self = open_llm(object);
-    return self ? Py_BuildValue("{sL sL ss}", "n_context", (long long)pome_llm_n_context(self->llm), "n_vocab",
-                                (long long)pome_llm_n_vocab(self->llm), "contract", pome_llm_describe(self->llm))
+    return self ? Py_BuildValue("{sL sL ss ss sO sO}", "n_context", (long long)pome_llm_n_context(self->llm), "n_vocab",
+                                (long long)pome_llm_n_vocab(self->llm), "contract", pome_llm_describe(self->llm), "reason",
+                                pome_llm_explain(self->llm), "has_logits", pome_llm_has_logits(self->llm) ? Py_True : Py_False,
+                                "has_cache", pome_llm_has_cache(self->llm) ? Py_True : Py_False)
                 : NULL;
 }
 
@@ -105,12 +143,13 @@ static PyObject *llm_session(PyObject *object, PyObject *Py_UNUSED(unused))
 }
 
 static PyMethodDef llm_methods[] = {
-    {"describe", llm_describe, METH_NOARGS, "n_context, n_vocab and contract as a dictionary."},
+    {"describe", llm_describe, METH_NOARGS, "n_context, n_vocab, contract and the like as a dictionary."},
     {"session", llm_session, METH_NOARGS, "A new Session with an empty timeline."},
     PY_REFUSE_PICKLE,
     {0},
 };
-static PyType_Slot llm_slots[] = {{Py_tp_doc, "Llm(model, function: str | None, context: int, block: int)."},
+static PyType_Slot llm_slots[] = {{Py_tp_doc, "Llm(source: Model | ModelSet, function: str | None, context: int, block: int, "
+                                               "contract: str | None, roles: list[tuple[str, str]], whole_windows: bool)."},
                                   {Py_tp_init, llm_init},
                                   {Py_tp_new, PyType_GenericNew},
                                   {Py_tp_dealloc, llm_dealloc},
@@ -286,25 +325,6 @@ static PyObject *result_dict(const pome_generate_result *r)
                          (long long)r->n_drafted, "n_accepted", (long long)r->n_accepted, "not_speculated", r->not_speculated);
 }
 
-/* Borrows the strings of a list of str. NULL with an exception set. */
-static const char **stop_strings(PyObject *list, size_t *n)
-{
-    *n = (size_t)PyList_Size(list);
-    const char **strings = calloc(*n + 1, sizeof *strings);
-    if (!strings) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    for (size_t i = 0; i < *n; i++) {
-        strings[i] = PyUnicode_AsUTF8AndSize(PyList_GetItem(list, (Py_ssize_t)i), NULL);
-        if (!strings[i]) {
-            free(strings);
-            return NULL;
-        }
-    }
-    return strings;
-}
-
 static PyObject *generate(py_session *self, const int32_t *prompt, int64_t n_prompt, const pome_sampler_opts *sampling,
                           pome_generate_opts *opts, PyObject *callable)
 {
@@ -356,7 +376,7 @@ static PyObject *session_generate(PyObject *object, PyObject *args, PyObject *ke
     const int32_t *ids = NULL, *eos = NULL;
     Py_ssize_t n = 0, n_eos = 0;
     Py_buffer ids_view, eos_view;
-    const char **strings = stop_strings(stop, &opts.n_stop);
+    const char **strings = py_texts_borrow(stop, &opts.n_stop);
     if (!strings)
         return NULL;
     if (py_ids_lend(&ids, &n, &ids_view, ids_object) == 0) {

@@ -191,8 +191,21 @@ static int model_init(PyObject *object, PyObject *args, PyObject *keywords)
 
 static void model_dealloc(PyObject *object)
 {
-    pome_model_close(&((py_model *)object)->model);
+    py_model *self = (py_model *)object;
+    if (!self->set)
+        pome_model_close(&self->model);
+    Py_CLEAR(self->set);
     py_instance_free(object);
+}
+
+PyObject *py_model_borrow(pome_model *model, PyObject *set)
+{
+    py_model *made = PyObject_New(py_model, py_model_type);
+    if (made) {
+        made->model = model;
+        made->set = Py_NewRef(set);
+    }
+    return (PyObject *)made;
 }
 
 static py_model *open_model(PyObject *object)

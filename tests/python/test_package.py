@@ -1,6 +1,7 @@
 """The Python package: what its classes give, against the stored results of tests/golden; its docstrings' examples."""
 import doctest
 import importlib
+import inspect
 import json
 import os
 import pathlib
@@ -34,15 +35,31 @@ def llm(model):
     return package.LLM(model, tokenizer=GOLDEN / "tokenizer")
 
 
-@pytest.mark.parametrize("name", ["_model", "_llm", "_tokenizer"])
+EXAMPLES = {"scores.mlpackage": "nocache/scores-range-fp32-tied.mlpackage", "llm.mlpackage": "apple/int4-block32.mlpackage",
+            "adapters.mlpackage": "multifunction/int4-block32.mlpackage", "chunks": "chunks-lut4-split", "tokenizer": "tokenizer"}
+
+
+@pytest.mark.parametrize("name", [None, "_errors", "_llm", "_model", "_model_set", "_tokenizer"])
 def test_examples_of_docstrings(name, tmp_path, monkeypatch):
-    (tmp_path / "scores.mlpackage").symlink_to(GOLDEN / "nocache" / "scores-range-fp32-tied.mlpackage")
-    (tmp_path / "llm.mlpackage").symlink_to(GOLDEN / "apple" / "int4-block32.mlpackage")
-    (tmp_path / "tokenizer").symlink_to(GOLDEN / "tokenizer")
+    for link, target in EXAMPLES.items():
+        (tmp_path / link).symlink_to(GOLDEN / target)
     monkeypatch.chdir(tmp_path)
-    module = importlib.import_module("pome." + name)
+    module = importlib.import_module("pome." + name) if name else package
     failed, tried = doctest.testmod(module, extraglobs={"pome": package, "np": np})
-    assert tried > 2 and failed == 0
+    assert tried > 0 and failed == 0
+
+
+def test_everything_public_is_documented():
+    for name in package.__all__:
+        thing = getattr(package, name)
+        if not inspect.isclass(thing):
+            assert name == "__version__" or inspect.getdoc(thing), name
+            continue
+        assert thing.__doc__, name
+        assert ">>>" in thing.__doc__ or (issubclass(thing, package.Error) and thing is not package.Error), f"{name}: no example"
+        for method, value in vars(thing).items():
+            if not method.startswith("_") and (callable(value) or isinstance(value, (property, classmethod))):
+                assert inspect.getdoc(value), f"{name}.{method}"
 
 
 def test_description(model):
@@ -285,6 +302,12 @@ def test_generation(llm, llm_path):
     ended = llm.generate(prompt, temperature=0, eos=[greedy[3]], max_new_tokens=20)
     ended.read()
     assert ended.ids == greedy[:4] and ended.finish == "eos"
+
+
+def test_options_of_generating():
+    """One list for those who pass them on, one in the signature."""
+    signature = inspect.signature(package.Session.generate).parameters
+    assert list(package.GenerateOptions.__annotations__) == [name for name in signature if name not in ("self", "prompt")]
 
 
 def test_generation_left_early(llm):

@@ -491,6 +491,11 @@ static int run(void *opaque, const char **operands, int n_operands)
     if (!b.r)
         return fail_text("out of memory");
     b.r->args = args;
+    if (args->profile_html && !profile_can_write(args->profile_html)) { /* not after minutes of measuring */
+        exit_status = fail_text("--profile-html %s: %s", args->profile_html, strerror(errno));
+        free(b.r);
+        return exit_status;
+    }
     pome_machine_describe(&b.r->machine);
     b.r->n_threads = args->common.threads > 0 ? (int)args->common.threads : b.r->machine.n_threads;
     energy_open(&b.r->energy, "/sys/class/powercap");

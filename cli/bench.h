@@ -92,6 +92,7 @@ json_t *bench_json(const bench_result *r);
 void bench_row_title(const bench_row *row, char *text, size_t size);
 void profile_print(const bench_result *r, const bench_row *row);
 json_t *profile_json(const bench_row *row);
+bool profile_can_write(const char *path); /* false with errno */
 /* A page with a picture of every profiled row; false with errno. */
 bool profile_write_html(const bench_result *r, const char *path);
 

@@ -279,8 +279,8 @@ void bench_print_table(const bench_result *r)
 {
     const bench_row *decode = best_decode(r);
     printf("%s\n%s\n", r->path, r->contract);
-    printf("%s, level %s, %d threads, numerics %s\n", r->machine.cpu[0] ? r->machine.cpu : "processor without a name",
-           r->machine.level, r->n_threads, numerics_name(r));
+    printf("%s, level %s, %d thread%s, numerics %s\n", r->machine.cpu[0] ? r->machine.cpu : "processor without a name",
+           r->machine.level, r->n_threads, r->n_threads == 1 ? "" : "s", numerics_name(r));
     for (int i = 0; i < r->n_limits; i++)
         printf("limits %s: read %.2f GB/s, int8 %.3f TOPS (%s)\n", i ? "after" : "before",
                r->limits[i].read_bytes_per_s / 1e9, r->limits[i].int8_ops_per_s / 1e12, r->limits[i].int8_name);

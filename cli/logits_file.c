@@ -11,6 +11,7 @@
 #include "pome/status.h"
 
 static const char magic[8] = {'_', 'l', 'o', 'g', 'i', 't', 's', '_'};
+#define ROUNDED 0.01f /* what rounding may put above the logarithm of one */
 enum { HEAD_WORDS = 4 /* of 16 bits: step and smallest value, as floats */, CODE_MAX = 65535, RANGE = 16 };
 
 static bool fail(char *reason, size_t size, const char *fmt, ...) POME_PRINTF(3, 4);
@@ -46,6 +47,9 @@ bool logits_file_create(logits_file *f, const char *path, int32_t n_context, int
                         const int32_t *ids, char *reason, size_t reason_size)
 {
     static const char suffix[] = ".partial";
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) /* renaming would put a file where a device or pipe was */
+        return fail(reason, reason_size, "%s is not a regular file", path);
     *f = (logits_file){.n_context = n_context, .n_vocab = n_vocab, .n_windows = n_windows, .path = strdup(path),
                        .partial = malloc(strlen(path) + sizeof suffix)};
     if (!f->path || !f->partial || !make_row(f))
@@ -140,6 +144,9 @@ bool logits_file_read(logits_file *f, float *log_probabilities, char *reason, si
     memcpy(head, f->row, sizeof head);
     if (!isfinite(head[0]) || !isfinite(head[1]))
         return fail(reason, reason_size, "%s: a row holds no numbers", f->path);
+    if (head[0] < 0 || head[1] > ROUNDED || head[1] + head[0] * CODE_MAX > ROUNDED)
+        return fail(reason, reason_size, "%s: a row goes from %g in steps of %g: logarithms of probabilities are at most 0",
+                    f->path, (double)head[1], (double)head[0]);
     for (int32_t i = 0; i < f->n_vocab; i++)
         log_probabilities[i] = head[0] * (float)f->row[HEAD_WORDS + i] + head[1];
     return true;

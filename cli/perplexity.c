@@ -313,6 +313,15 @@ static char *read_text(const char *path, size_t *len)
     return text;
 }
 
+/* Text in another encoding gives a perplexity as well, of bytes that stand for nothing. */
+static void warn_of_encoding(const run_state *run, const char *name, const char *text, size_t len)
+{
+    json_t *valid = json_stringn(text, len);
+    if (!valid)
+        note(&run->args->common, "%s is not UTF-8: bytes that are no characters are taken one by one", name);
+    json_decref(valid);
+}
+
 /* What the tokenizer puts before every text: encoding nothing shows it. */
 static bool adds_bos(const pome_tokenizer *tokenizer)
 {
@@ -328,9 +337,10 @@ static pome_status read_ids(run_state *run, const char *path, pome_error *err)
 {
     size_t len = 0, n = 0;
     char *text = read_text(path, &len), reason[128];
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     pome_status status = POME_ERR_IO;
     if (!text) {
-        snprintf(run->reason, sizeof run->reason, "%s: %s", path, strerror(errno));
+        snprintf(run->reason, sizeof run->reason, "%s: %s", name, strerror(errno));
         return POME_ERR_IO;
     }
     if (run->args->ids) {
@@ -339,9 +349,11 @@ static pome_status read_ids(run_state *run, const char *path, pome_error *err)
             text[--end] = '\0';
         status = parse_ids(text, &run->ids, &n, reason, sizeof reason) ? POME_OK : POME_ERR_FORMAT;
         if (status != POME_OK)
-            snprintf(run->reason, sizeof run->reason, "%s: %s", path, reason);
+            snprintf(run->reason, sizeof run->reason, "%s: %s", name, reason);
     } else {
         status = pome_tokenizer_locate(&run->tokenizer, pome_model_set_model(run->it.models, 0), run->args->tokenizer, err);
+        if (status == POME_OK)
+            warn_of_encoding(run, name, text, len);
         if (status == POME_OK)
             status = pome_tokenizer_encode(run->tokenizer, text, len, true, false, &run->ids, &n, err);
         run->has_bos = status == POME_OK && run->args->stride == 0 && adds_bos(run->tokenizer);
@@ -492,14 +504,21 @@ static divergence_summary summarize(const run_state *run)
 
 static const char *const numerics_names[] = {"exact", "fast", "fp16"};
 
+/* JSON has no infinity, and a perplexity can be too large for a double. */
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 static json_t *divergence_json(const run_state *run)
 {
     divergence_summary s = summarize(run);
     json_t *base = run->args->compare ? json_text(run->args->compare) : json_string(numerics_names[run->args->against - 1]);
-    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "base", base, "kl_mean", s.mean, "kl_stderr",
-                     s.error, "kl_median", s.median, "kl_p99", s.p99, "kl_max", s.largest, "top1_agreement", s.same_top,
-                     "perplexity_base", s.perplexity_base, "perplexity_ratio", s.ratio, "perplexity_ratio_stderr",
-                     s.ratio_error, "probability_rms", s.rms_probability);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:f}", "base", base, "kl_mean", number(s.mean),
+                     "kl_stderr", number(s.error), "kl_median", number(s.median), "kl_p99", number(s.p99), "kl_max",
+                     number(s.largest), "top1_agreement", s.same_top, "perplexity_base", number(s.perplexity_base),
+                     "perplexity_ratio", number(s.ratio), "perplexity_ratio_stderr", number(s.ratio_error),
+                     "probability_rms", s.rms_probability);
 }
 
 static int report(const run_state *run, const char *model, double seconds)
@@ -509,19 +528,19 @@ static int report(const run_state *run, const char *model, double seconds)
     double error = perplexity * error_of_mean(run->nll, run->nll2, n);
     bool is_complete = run->n_windows_done == run->n_windows;
     if (args->common.json) {
-        json_t *o = json_pack("{s:o, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "model", json_text(model),
+        json_t *o = json_pack("{s:o, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:f}", "model", json_text(model),
                               "numerics", numerics_names[args->common.numerics], "is_complete", is_complete, "tokens",
                               (json_int_t)run->n_ids, "context", (json_int_t)run->n_context, "stride",
                               (json_int_t)args->stride, "windows", (json_int_t)run->n_windows_done, "scored",
-                              (json_int_t)run->n_scored, "perplexity", perplexity, "perplexity_stderr", error, "nll",
+                              (json_int_t)run->n_scored, "perplexity", number(perplexity), "perplexity_stderr", number(error), "nll",
                               run->nll / n, "seconds", seconds);
         if (run->base_row)
             json_object_set_new(o, "divergence", divergence_json(run));
         return print_json(o);
     }
-    printf("perplexity %.4f ± %.4f  (%lld tokens scored in %lld windows of %lld, numerics %s, %.1f s)\n", perplexity, error,
-           (long long)run->n_scored, (long long)run->n_windows_done, (long long)run->n_context,
-           numerics_names[args->common.numerics], seconds);
+    printf("perplexity %.4f ± %.4f  (%lld token%s scored in %lld window%s of %lld, numerics %s, %.1f s)\n", perplexity, error,
+           (long long)run->n_scored, run->n_scored == 1 ? "" : "s", (long long)run->n_windows_done,
+           run->n_windows_done == 1 ? "" : "s", (long long)run->n_context, numerics_names[args->common.numerics], seconds);
     if (run->base_row) {
         divergence_summary s = summarize(run);
         printf("against %s: perplexity %.4f, ratio %.5f ± %.5f\n",

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "bench.h"
 
@@ -220,6 +222,21 @@ static void put_row(FILE *to, const bench_row *row)
     free(totals);
 }
 
+bool profile_can_write(const char *path)
+{
+    struct stat there;
+    if (stat(path, &there) == 0) { /* a pipe is not opened twice */
+        errno = S_ISDIR(there.st_mode) ? EISDIR : errno;
+        return !S_ISDIR(there.st_mode) && access(path, W_OK) == 0;
+    }
+    FILE *to = fopen(path, "wx");
+    if (!to)
+        return false;
+    fclose(to);
+    (void)unlink(path);
+    return true;
+}
+
 bool profile_write_html(const bench_result *r, const char *path)
 {
     FILE *to = fopen(path, "w");
@@ -233,7 +250,7 @@ bool profile_write_html(const bench_result *r, const char *path)
     put_html(to, r->path);
     fputs("</h1>\n<p>", to);
     put_html(to, r->machine.cpu);
-    fprintf(to, ", level %s, %d threads", r->machine.level, r->n_threads);
+    fprintf(to, ", level %s, %d thread%s", r->machine.level, r->n_threads, r->n_threads == 1 ? "" : "s");
     if (r->n_limits > 0)
         fprintf(to, "; at most %.2f GB/s and %.1f GOPS of 8-bit integers", bench_read_limit(r) / 1e9,
                 bench_int8_limit(r) / 1e9);

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import POME
+from conftest import POME, ROOT
 
 SHORT = ["-r", "2", "-n", "3", "--no-limits"]
 
@@ -139,7 +139,71 @@ def test_profile_page(pome, fails, package, tmp_path):
     for tag, attributes in page.seen:
         if tag == "rect":
             assert 0 <= float(attributes["x"]) and float(attributes["x"]) + float(attributes["width"]) <= 1200.1
-    fails(1, ["nowhere/p.html: No such file"], "bench", package, "-p", 1, "--profile-html", "nowhere/p.html", *SHORT)
+
+
+def test_profile_page_that_cannot_be_written(pome, fails, package, tmp_path):
+    """Said before anything is measured."""
+    for path, reason in (("nowhere/p.html", "No such file"), (".", "Is a directory"), ("", "No such file")):
+        begin = time.monotonic()
+        fails(1, [f"--profile-html {path}: {reason}"], "bench", package, "-p", 128, "--profile-html", path, "-r", 1000)
+        assert time.monotonic() - begin < 5
+    fails(1, ["/dev/full: No space left"], "bench", package, "-p", 1, "--profile-html", "/dev/full", *SHORT)
+    (tmp_path / "old.html").write_text("old")
+    fails(1, ["no known contract"], "bench", ROOT / "tests/golden/loader/control_flow.mlpackage", "--profile-html", "old.html", *SHORT)
+    fails(1, ["no known contract"], "bench", ROOT / "tests/golden/loader/control_flow.mlpackage", "--profile-html", "new.html", *SHORT)
+    assert (tmp_path / "old.html").read_text() == "old" and not (tmp_path / "new.html").exists()
+
+
+def test_output_that_cannot_be_written(package, environment, tmp_path):
+    for form in (["--json"], ["--csv"], ["--profile"]):
+        command = [POME, "bench", str(package), "-p", "1", "-d", "0", *form, *SHORT]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
+        assert done.returncode == 1 and "cannot write to standard output: No space left on device" in done.stderr
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
+        os.close(write)
+        assert done.returncode == 1 and "cannot write to standard output: Broken pipe" in done.stderr
+
+
+@pytest.mark.parametrize("size", [0, 100, 10000])
+@pytest.mark.parametrize("part", ["weights/weight.bin", "model.mlmodel"])
+def test_truncated_packages(fails, copied, part, size):
+    path = copied / "Data" / "com.apple.CoreML" / part
+    path.write_bytes(path.read_bytes()[:size])
+    said = fails(1, [], "bench", copied, *SHORT)
+    assert part.split("/")[-1] in said and len(said.splitlines()) == 1
+
+
+def test_nothing_to_measure(pome, package):
+    """Loading remains."""
+    d = bench_json(pome, package, "-p", 0, "-n", 0, "-r", 1, "--no-limits")
+    assert d["prefill"] == d["decode"] == [] and d["load"]["n"] == 1
+    one = pome("bench", package, "-p", 1, "-d", 0, "--context", 1, "-r", 1, "-n", 5, "--no-limits", "--threads", 1)
+    assert one.returncode == 0 and ", 1 thread, " in one.stdout
+
+
+def test_processors_that_may_be_used(package, environment, tmp_path):
+    """As many threads as affinity allows."""
+    cpu = min(os.sched_getaffinity(0))
+    done = subprocess.run([POME, "bench", str(package), "-p", "1", "-d", "0", "--json", *SHORT], stdout=subprocess.PIPE, text=True,
+                          env=environment, timeout=60, preexec_fn=lambda: os.sched_setaffinity(0, {cpu}))
+    assert done.returncode == 0 and json.loads(done.stdout)["machine"]["threads"] == 1
+
+
+@pytest.mark.parametrize("seconds", [0, 0.02, 0.05, 0.1, 0.2, 0.4, 1.5])
+def test_interruption_at_any_moment(package, environment, tmp_path, seconds):
+    """During the limits, loads, rows: it ends at once, with what there is or with nothing, and by itself."""
+    process = subprocess.Popen([POME, "bench", str(package), "-p", "1,100", "-n", "100", "-d", "0", "-r", "500", "--json"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT) and err == "" and time.monotonic() - begin < 10
+    if out:
+        assert json.loads(out)["is_complete"] is False
 
 
 def test_rows_are_cut_to_the_context(pome, package):

@@ -2,6 +2,8 @@
 for the packages (tests/golden/README.md), and from the file format read and written here by other means."""
 import json
 import math
+import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -209,9 +211,25 @@ def test_damaged_runs_are_refused(fails, package, stored, tmp_path):
         refuse(data[:8] + np.array(words, "<i4").tobytes() + data[20:], "cannot be")
     refuse(data[:8] + np.array((2**20, 512, 2**30), "<i4").tobytes() + data[20:], "bytes, expected")
     refuse(data[:64] + np.array([np.nan], "<f4").tobytes() + data[68:], "a row holds no numbers")
+    for step, low in ((1, 0), (-1, -5), (3e38, -16), (0, 0.5), (1e-4, -3)):
+        refuse(data[:64] + np.array([step, low], "<f4").tobytes() + data[72:], "logarithms of probabilities are at most 0")
     bad.write_bytes(data[:20] + np.array([512], "<i4").tobytes() + data[24:])
     fails(1, ["token id 512 at position 0 is outside the vocabulary"], "perplexity", package, "--compare", bad)
     fails(1, ["nothing.logits: No such file"], "perplexity", package, "--compare", "nothing.logits")
+
+
+def test_figures_beyond_a_double(pome, package, stored, tmp_path):
+    """A base that finds every token impossible; JSON has no infinity."""
+    path = tmp_path / "none.logits"
+    write_run(path, 11, stored.ids, stored.log_p[5:10])
+    data = bytearray(path.read_bytes())
+    row = (len(data) - 64) // 5
+    for i in range(5):
+        data[64 + i * row:72 + i * row] = np.array([0, -1e30], "<f4").tobytes()
+    path.write_bytes(data)
+    d = result(pome, package, "--compare", path)["divergence"]
+    assert d["perplexity_base"] is None and d["kl_mean"] == 0 and d["perplexity_ratio"] == 0
+    assert "perplexity inf" in pome("perplexity", package, "--compare", path).stdout
 
 
 def test_stored_run_of_something_else(fails, golden, package, stored, ids_file, tmp_path):
@@ -221,6 +239,50 @@ def test_stored_run_of_something_else(fails, golden, package, stored, ids_file, 
     fails(1, ["vocabulary of 100, the model one of 512"], "perplexity", package, "--compare", "small.logits")
     write_run(tmp_path / "long.logits", 200, [1] * 200, np.repeat(stored.log_p[:1], 99, 0))
     fails(1, ["windows of 200 tokens, the model holds 128"], "perplexity", package, "--compare", "long.logits")
+
+
+def test_a_stored_run_takes_no_devices_place(fails, package, ids_file, tmp_path):
+    """Its name is given by renaming, which would replace a pipe, a device or a folder."""
+    os.mkfifo(tmp_path / "pipe")
+    for target in ("pipe", ".", "/dev/null"):
+        fails(1, [f"{target} is not a regular file"], "perplexity", package, ids_file, "--ids", "-c", 11, "--logits-out", target)
+    assert (tmp_path / "pipe").is_fifo() and pathlib.Path("/dev/null").is_char_device()
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_full_disk(package, ids_file, environment, tmp_path):
+    """A limit on file sizes stands for it."""
+    (tmp_path / "run.logits").write_text("old")
+    done = subprocess.run(["sh", "-c", 'ulimit -f 4; trap "" XFSZ; exec "$@"', "sh", POME, "perplexity", str(package), str(ids_file),
+                           "--ids", "-c", "11", "--logits-out", "run.logits"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, cwd=tmp_path, env=environment, timeout=60)
+    assert done.returncode == 1 and "run.logits.partial: File too large" in done.stderr
+    assert (tmp_path / "run.logits").read_text() == "old" and not list(tmp_path.glob("*.partial"))
+
+
+def test_texts_that_are_none(pome, fails, package, tokenizer, tmp_path):
+    base = ["--tokenizer", tokenizer, "-c", 32]
+    fails(1, ["the text has 0 tokens, a window takes 32"], "perplexity", package, "-", *base, input="")
+    fails(1, ["the text has 0 tokens, a window takes 32"], "perplexity", package, "-", *base, "--stride", 4, input="")
+    fails(1, ["a window takes 32"], "perplexity", package, "-", *base, input="Hi")
+    (tmp_path / "utf16.txt").write_bytes("Once upon a time. ".encode("utf-16-le") * 20)
+    (tmp_path / "latin1.txt").write_bytes("Où est-il? ".encode("latin-1") * 20)
+    done = pome("perplexity", package, "latin1.txt", *base)
+    assert done.returncode == 0 and "latin1.txt is not UTF-8" in done.stderr
+    assert pome("perplexity", package, "latin1.txt", *base, "-q").stderr == ""
+    done = pome("perplexity", package, "utf16.txt", *base)  # of ASCII it is UTF-8, with zeros
+    assert done.returncode == 0 and done.stderr == ""
+    fails(1, ["standard input: 'x' is not a token id"], "perplexity", package, "-", "--ids", "-c", 4, input="1 2 x")
+    one = pome("perplexity", package, "-", *base, "--chunks", 1, "-c", 4, input="Once upon a time there was")
+    assert "(1 token scored in 1 window of 4," in one.stdout, one.stdout
+
+
+def test_output_that_cannot_be_written(package, ids_file, environment, tmp_path):
+    for end in (["--json"], []):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([POME, "perplexity", str(package), str(ids_file), "--ids", "-c", "11", *end], stdout=full,
+                                  stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
+        assert done.returncode == 1 and "cannot write to standard output: No space left on device" in done.stderr
 
 
 def test_wrong_usage(fails, package, ids_file, tmp_path):

@@ -1,11 +1,13 @@
 #include "base/cpu.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/cgroup.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -101,36 +103,12 @@ pome_cpu_level pome_cpu_level_get(void)
     return asked < best ? asked : best;
 }
 
-/* cgroup v2's cpu.max and v1's cfs quota, rounded up; 0: none. */
-static int cgroup_quota(void)
-{
-    char quota[32];
-    double period = 0, q = 0;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (f) {
-        if (fscanf(f, "%31s %lf", quota, &period) == 2 && strcmp(quota, "max") != 0)
-            q = strtod(quota, NULL);
-        fclose(f);
-    } else if ((f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "re")) != NULL) {
-        if (fscanf(f, "%lf", &q) != 1 || q < 0)
-            q = 0;
-        fclose(f);
-        f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "re");
-        if (f) {
-            if (fscanf(f, "%lf", &period) != 1)
-                period = 0;
-            fclose(f);
-        }
-    }
-    return q > 0 && period > 0 ? (int)((q + period - 1) / period) : 0;
-}
-
 int pome_cpu_count(void)
 {
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    int quota = cgroup_quota();
+    double quota = pome_cgroup_processors("/proc/self/cgroup", "/sys/fs/cgroup");
     if (quota > 0 && quota < n)
-        n = quota;
+        n = (int)ceil(quota);
     return n > 0 ? n : 1;
 }

@@ -75,6 +75,27 @@ def test_answers_and_quits(terminal):
     assert t.close() == 0
 
 
+def cpu_ticks(process):
+    with open(f"/proc/{process.pid}/stat") as f:
+        return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+
+
+def test_waiting_takes_no_processor(terminal):
+    """All threads sleep at the prompt, before the first answer and after one."""
+    t = terminal("-n", "30", "--threads", "4")
+    t.expect("> ")
+    for _ in range(2):
+        time.sleep(0.3)
+        begin = cpu_ticks(t.child)
+        time.sleep(1)
+        assert cpu_ticks(t.child) - begin <= 1  # of 100 that one busy thread would take
+        t.type("The quick\r")
+        t.expect(r"\n")
+        t.expect("> ")
+    t.type("/quit\r")
+    assert t.close() == 0
+
+
 def test_unknown_command_and_reset(terminal):
     t = terminal("-n", "2")
     t.expect("> ")

@@ -1,8 +1,11 @@
 /* Several sessions over one model at the same time: each on its own thread, all sharing weights, plans and the pool.
  * Meant for ThreadSanitizer; results must be those of a session alone, bit for bit. */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -102,8 +105,78 @@ static void test_sessions_side_by_side(void **unused)
     pome_model_close(&model);
 }
 
+/* ---- cancelling from another thread ---- */
+
+typedef struct canceller {
+    pome_llm_session *session;
+    atomic_int n_started; /* feeds that are on their way */
+    atomic_bool is_over;
+} canceller;
+
+static void *cancel_main(void *arg)
+{
+    canceller *c = arg;
+    for (int seen = 0; !atomic_load(&c->is_over);) {
+        int now = atomic_load(&c->n_started);
+        if (now != seen) {
+            pome_llm_session_cancel(c->session);
+            seen = now;
+        }
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* Feeds until one is stopped. What a stopped feed left is of use, and wrong in nothing: afterwards the same ids give the
+ * same logits. */
+static void test_cancel_from_another_thread(void **unused)
+{
+    (void)unused;
+    static float expected[N_VOCAB];
+    int32_t ids[N_PROMPT];
+    const float *logits;
+    pome_error err = {0};
+    pome_model *model;
+    pome_llm *llm;
+    open_llm(&model, &llm, 2);
+    canceller c = {0};
+    assert_int_equal(pome_llm_session_create(&c.session, llm, &err), POME_OK);
+    for (int i = 0; i < N_PROMPT; i++)
+        ids[i] = i * 29 % N_VOCAB;
+    assert_int_equal(pome_llm_session_feed(c.session, ids, N_PROMPT, &logits, &err), POME_OK);
+    memcpy(expected, logits, sizeof expected);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, cancel_main, &c), 0);
+    int n_stopped = 0;
+    for (int i = 0; i < 20000 && n_stopped < 20; i++) {
+        pome_llm_session_clear(c.session);
+        atomic_fetch_add(&c.n_started, 1);
+        for (int k = 0; k < N_PROMPT; k++) { /* one by one: each looks for it first */
+            pome_status status = pome_llm_session_append(c.session, &ids[k], 1, &logits, &err);
+            if (status == POME_OK)
+                continue;
+            assert_int_equal(status, POME_ERR_CANCELLED);
+            assert_int_equal(pome_llm_session_n_tokens(c.session), k);
+            n_stopped++;
+            break;
+        }
+    }
+    atomic_store(&c.is_over, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(n_stopped, 20);
+    pome_status status = pome_llm_session_feed(c.session, ids, N_PROMPT, &logits, &err);
+    if (status == POME_ERR_CANCELLED) /* one that came after the last */
+        status = pome_llm_session_feed(c.session, ids, N_PROMPT, &logits, &err);
+    assert_int_equal(status, POME_OK);
+    assert_memory_equal(logits, expected, sizeof expected);
+    pome_llm_session_destroy(&c.session);
+    pome_llm_close(&llm);
+    pome_model_close(&model);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sessions_side_by_side)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sessions_side_by_side),
+                                       cmocka_unit_test(test_cancel_from_another_thread)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -415,9 +415,12 @@ static int check_args(const run_args *args, int n_operands)
 {
     const char *what = NULL;
     bool has_prompt = args->prompt || n_operands > 0;
-    if (n_operands < 0)
-        what = "no MODEL is given (or --repo-id, or --local-model-directory)";
-    else if (n_operands > 1)
+    if (n_operands < 0) {
+        fprintf(stderr, "pome run: no MODEL is given (or --repo-id, or --local-model-directory)\nusage: pome run %s [options]\n",
+                verb_run.operands);
+        return EXIT_USAGE;
+    }
+    if (n_operands > 1)
         what = "too many arguments: --repo-id and --local-model-directory name the model, what follows is the prompt";
     else if (set_source_check(&args->source))
         what = set_source_check(&args->source);

@@ -1,6 +1,7 @@
 #include "set_source.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,6 +25,11 @@ pome_status set_source_open(pome_model_set **out, const set_source *s, const cha
     char *found = NULL;
     set_opts(&opts, common);
     opts.prefix = s->prefix;
+    if (strcmp(others[0], others[1]) == 0) {
+        *err = (pome_error){.code = POME_ERR_ARG};
+        snprintf(err->message, sizeof err->message, "%s is named as cache processor and as logit processor", others[0]);
+        return POME_ERR_ARG;
+    }
     if (s->cache_processor || s->logit_processor) {
         opts.others = others;
         opts.n_others = 2;

@@ -232,7 +232,7 @@ static pome_status compile_into(compiler *c, const char *source, const char *fol
     POME_TRY(pome_mlpackage_open(&package, source, NULL, err));
     pome_status status =
         has_suffix(package->model_file, "/model.mil")
-            ? pome_fail(err, POME_ERR_ARG, "%s is compiled already: wanted a package", package->info.path)
+            ? pome_fail(err, POME_ERR_ARG, "is compiled already: wanted a package")
             : pome_program_load(&program, package, NULL, err);
     if (status == POME_OK)
         status = pome_program_verify(program, err);
@@ -358,8 +358,10 @@ static pome_status compile(compiler *c, const char *source, const char *out, pom
 {
     char **names = NULL;
     size_t n = 0;
-    if (!pome_path_exists(source))
-        return pome_fail(err, POME_ERR_IO, "%s: no such file or folder", source);
+    if (!pome_path_exists(source)) { /* what is wrong with it is said there */
+        pome_mlpackage_place none;
+        return pome_mlpackage_locate(&none, source, c->arena, err);
+    }
     if (pome_path_is_dir(source) && !has_suffix(source, ".mlpackage") && !has_suffix(source, ".mlpackage/"))
         POME_TRY(list_packages(c, source, &names, &n, err));
     bool is_set = n > 1 || (n == 1 && !is_compiled_name(out));

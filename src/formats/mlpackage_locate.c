@@ -178,6 +178,31 @@ static listing list_folder(const char *path)
     return l;
 }
 
+/* What one level further down holds models, for people who name the folder around it: " (but its folder X holds 6 models:
+ * name that)", or nothing. */
+static const char *hint_below(pome_arena *arena, const char *path)
+{
+    const char *hint = "";
+    struct dirent **entries;
+    int n = scandir(path, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name, *below = name[0] == '.' ? NULL : child_of(arena, path, name);
+        if (!*hint && below && pome_path_is_dir(below)) {
+            listing l = list_folder(below);
+            if (has_child(arena, below, "Manifest.json") || pome_mlmodelc_detect(below))
+                hint = pome_arena_printf(arena, "; its folder %s is one: name that", below);
+            else if (l.n_packages > 0)
+                hint = pome_arena_printf(arena, "; its folder %s holds %u model%s: name that", below, l.n_packages,
+                                         l.n_packages == 1 ? "" : "s");
+            hint = hint ? hint : "";
+        }
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+    return hint;
+}
+
 /* A folder that is no package: one that holds a single package stands for it, as a downloaded repository does. */
 static pome_status locate_in_folder(pome_mlpackage_place *out, const char *path, pome_arena *arena, pome_error *err)
 {
@@ -200,8 +225,8 @@ static pome_status locate_in_folder(pome_mlpackage_place *out, const char *path,
         return file ? refuse_checkpoint("a GGUF file", file, arena, err) : no_memory(err);
     }
     return pome_fail(err, POME_ERR_FORMAT,
-                     "%s is not a Core ML package: it has no Manifest.json (nor model.mil, as a compiled model has)",
-                     path);
+                     "%s is not a Core ML package: it has no Manifest.json (nor model.mil, as a compiled model has)%s",
+                     path, hint_below(arena, path));
 }
 
 /* ---- files ---- */
@@ -308,6 +333,16 @@ static const char *package_around(pome_arena *arena, const char *path)
     return NULL;
 }
 
+static pome_status refuse_absent(const char *path, pome_error *err)
+{
+    char target[400];
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    if (n < 0)
+        return pome_fail(err, POME_ERR_IO, "%s: no such file or folder", path);
+    target[n] = '\0';
+    return pome_fail(err, POME_ERR_IO, "%s is a link to %s, which is not there", path, target);
+}
+
 pome_status pome_mlpackage_locate(pome_mlpackage_place *out, const char *path, pome_arena *arena, pome_error *err)
 {
     size_t len = strlen(path);
@@ -317,7 +352,7 @@ pome_status pome_mlpackage_locate(pome_mlpackage_place *out, const char *path, p
     if (!p)
         return no_memory(err);
     if (!pome_path_exists(p))
-        return pome_fail(err, POME_ERR_IO, "%s: no such file or folder", p);
+        return refuse_absent(p, err);
     bool is_dir = pome_path_is_dir(p);
     if (is_dir && has_child(arena, p, "Manifest.json"))
         return locate_root(out, p, arena, err);

@@ -70,13 +70,13 @@ static void list_seen(const pome_contract_subject *s, char *what, size_t what_si
 {
     if (s->n_models == 1) {
         const pome_function_info *fn = chosen_function(s);
-        snprintf(what, what_size, "function '%s' fits", fn->name);
+        snprintf(what, what_size, "function '%s'", fn->name);
         size_t at = list_features(seen, seen_size, 0, "inputs ", fn->inputs, fn->n_inputs);
         at = list_features(seen, seen_size, at, "; states ", fn->states, fn->n_states);
         list_features(seen, seen_size, at, "; outputs ", fn->outputs, fn->n_outputs);
         return;
     }
-    snprintf(what, what_size, "the %u models in %s fit", s->n_models, s->path);
+    snprintf(what, what_size, "the %u models in %s", s->n_models, s->path);
     size_t at = 0;
     for (uint32_t i = 0; i < s->n_models && at < seen_size; i++)
         at += (size_t)snprintf(seen + at, seen_size - at, "%s%s", i ? ", " : "", s->models[i].name);
@@ -86,12 +86,13 @@ static pome_status refuse(const pome_contract_subject *s, const char *name, cons
                           const pome_misfit *misfit, pome_error *err)
 {
     char what[160], seen[600] = "";
+    bool is_one = s->n_models == 1;
     list_seen(s, what, sizeof what, seen, sizeof seen);
     if (name)
-        return pome_fail(err, POME_ERR_UNSUPPORTED, "%s not the contract '%s': %s (seen: %s; expected: %s)", what, name,
-                         misfit->reason, seen, nearest->wants);
-    return pome_fail(err, POME_ERR_UNSUPPORTED, "%s no known contract: %s (seen: %s; nearest: %s; expected: %s)", what,
-                     misfit->reason, seen, nearest->name, nearest->wants);
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "%s %s not fit the contract '%s': %s (seen: %s; expected: %s)", what,
+                         is_one ? "does" : "do", name, misfit->reason, seen, nearest->wants);
+    return pome_fail(err, POME_ERR_UNSUPPORTED, "%s %s no known contract: %s (seen: %s; nearest: %s; expected: %s)", what,
+                     is_one ? "fits" : "fit", misfit->reason, seen, nearest->name, nearest->wants);
 }
 
 /* ---- what the caller said ---- */

@@ -112,8 +112,8 @@ static bool fit(pome_contract *c, pome_misfit *misfit)
     c->model = s->list.chunk[0]->model;
     c->function = pome_chunk_function(s->list.chunk[0]);
     if (s->list.n < 3)
-        return pome_misfit_say(misfit, 3, "there are %u chunks of '%s': a first, one with layers and a last are the least",
-                               s->list.n, s->list.prefix);
+        return pome_misfit_say(misfit, 3, "there %s of '%s': a first, one with layers and a last are the least",
+                               s->list.n == 1 ? "is 1 chunk" : "are 2 chunks", s->list.prefix);
     if (!find_first(c, misfit) || !find_rest(c, s, misfit))
         return false;
     if (!pome_lengths_of(&c->function->inputs[c->mask], 3, &columns) || columns.min == columns.max)

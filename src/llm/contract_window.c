@@ -239,6 +239,17 @@ static bool is_chunk(const pome_window_set *set, const pome_contract_model *m)
     return false;
 }
 
+/* The models that are no chunks, as text: "none", or "beside them are: a, b". */
+static const char *list_others(const pome_window_set *set, const pome_contract_subject *s, char *text, size_t size)
+{
+    size_t at = 0;
+    snprintf(text, size, "there is none");
+    for (uint32_t i = 0; i < s->n_models && at < size; i++)
+        if (!is_chunk(set, &s->models[i]))
+            at += (size_t)snprintf(text + at, size - at, "%s%s", at ? ", " : "there is ", s->models[i].name);
+    return text;
+}
+
 static bool find_cache_processor(pome_window_set *set, const pome_contract_subject *s, pome_misfit *misfit)
 {
     const pome_contract_model *named = NULL;
@@ -271,14 +282,16 @@ static bool find_cache_processor(pome_window_set *set, const pome_contract_subje
                                "updated_k_cache, updated_v_cache): it gives %s", named->name,
                                pome_chunk_names(pome_chunk_function(named)->outputs, pome_chunk_function(named)->n_outputs,
                                                 seen, sizeof seen));
-    return pome_misfit_say(misfit, 8, "the cache processor is missing: a model beside the chunks that takes old_k_cache, "
-                           "new_k_cache, old_v_cache and new_v_cache");
+    return pome_misfit_say(misfit, 8, "no cache processor is among them, a model beside the chunks that takes "
+                           "old_k_cache, new_k_cache, old_v_cache and new_v_cache: %s",
+                           list_others(set, s, seen, sizeof seen));
 }
 
 /* Takes every part of the logits, gives int32 [1, window]. */
 static bool find_logit_processor(pome_window_set *set, const pome_contract_subject *s, pome_misfit *misfit)
 {
     const pome_contract_model *named = NULL;
+    char seen[200];
     set->logit_inputs = calloc((size_t)set->n_parts, sizeof *set->logit_inputs);
     for (uint32_t i = 0; set->logit_inputs && i < s->n_models; i++) {
         const pome_function_info *f = pome_chunk_function(&s->models[i]);
@@ -301,8 +314,9 @@ static bool find_logit_processor(pome_window_set *set, const pome_contract_subje
     if (named)
         return pome_misfit_say(misfit, 9, "%s does not take the %d logits that %s gives", named->name, set->n_parts,
                                set->list.chunk[set->list.n - 1]->name);
-    return pome_misfit_say(misfit, 9, "the logit processor is missing: a model beside the chunks that takes %s and gives "
-                           "int32 [1, %lld]", set->last->outputs[set->parts[0]].name, (long long)set->n_window);
+    return pome_misfit_say(misfit, 9, "no logit processor is among them, a model beside the chunks that takes %s and gives "
+                           "int32 [1, %lld]: %s", set->last->outputs[set->parts[0]].name, (long long)set->n_window,
+                           list_others(set, s, seen, sizeof seen));
 }
 
 /* ---- models for new columns alone ---- */
@@ -397,8 +411,8 @@ static bool fit(pome_contract *c, pome_misfit *misfit)
     if (!pome_chunk_list_find(c->subject, &set->list, misfit) || !find_first(set, misfit))
         return false;
     if (set->list.n < 3)
-        return pome_misfit_say(misfit, 4, "there are %u chunks of '%s': a first, one with layers and a last are the least",
-                               set->list.n, set->list.prefix);
+        return pome_misfit_say(misfit, 4, "there %s of '%s': a first, one with layers and a last are the least",
+                               set->list.n == 1 ? "is 1 chunk" : "are 2 chunks", set->list.prefix);
     if (!find_last(set, c, misfit) || !find_groups(set, misfit) || !find_cache_processor(set, c->subject, misfit) ||
         !find_logit_processor(set, c->subject, misfit))
         return false;

@@ -119,6 +119,14 @@ static size_t chunk_prefix(const char *name)
     return is_chunk ? digits - 6 : 0;
 }
 
+static bool is_chunk_name(const char *name, size_t len)
+{
+    char copy[256] = "";
+    if (len < sizeof copy)
+        memcpy(copy, name, len);
+    return chunk_prefix(copy) > 0;
+}
+
 static bool is_wanted(const member *m, const pome_model_set_opts *o)
 {
     size_t prefix = chunk_prefix(m->name);
@@ -167,6 +175,8 @@ static pome_status choose_members(pome_model_set *set, const pome_model_set_opts
         size_t len = length_without_ending(o->others[k]);
         bool is_there = false;
         len = len ? len : strlen(o->others[k]);
+        if (is_chunk_name(o->others[k], len))
+            return pome_fail(err, POME_ERR_ARG, "%s is named as a model beside the chunks, but is one of them", o->others[k]);
         for (uint32_t i = 0; i < set->n; i++)
             is_there = is_there || (strlen(set->members[i].name) == len && strncmp(set->members[i].name, o->others[k], len) == 0);
         if (!is_there)

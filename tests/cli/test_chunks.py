@@ -99,11 +99,50 @@ def test_options_of_coreml_llm_cli(pome, fails, chunks, golden, stored, tmp_path
     fails(1, ["some/none is not in the local Hub cache"], "run", chunks, "Once", "--tokenizer-name", "some/none", env=env)
     fails(2, ["give one of them"], "run", "--repo-id", "a/b", "--local-model-directory", chunks, "Once")
     fails(2, ["what follows is the prompt"], "run", "--repo-id", "a/b", "model", "Once")
-    fails(2, ["no MODEL is given"], "run")
+    fails(2, ["no MODEL is given", "\nusage: pome run MODEL [PROMPT] | --repo-id OWNER/NAME [PROMPT] [options]\n"], "run")
     fails(1, ["there is no model cp.mlmodelc"], "run", "--local-model-directory", chunks, "--cache-processor-model-name",
           "cp.mlmodelc", "--ids", "1", *IDS)
     fails(1, ["no model in", "'other_chunk1'"], "run", "--local-model-directory", chunks, "--local-model-prefix", "other", "--ids",
           "1", *IDS, "--cache-processor-model-name", "x", "--logit-processor-model-name", "y")
+
+
+def test_processors_that_are_named_wrong(fails, chunks):
+    def refuse(reason, *names):
+        options = zip(["--cache-processor-model-name", "--logit-processor-model-name"], names)
+        fails(1, [reason], "run", "--local-model-directory", chunks, *[x for pair in options for x in pair], "--ids", "1", *IDS)
+
+    refuse("tiny-llama_chunk2 is named as a model beside the chunks, but is one of them", "tiny-llama_chunk2")
+    refuse("tiny-llama_chunk2.mlpackage is named as a model beside the chunks", "cache-processor", "tiny-llama_chunk2.mlpackage")
+    refuse("cache-processor is named as cache processor and as logit processor", "cache-processor", "cache-processor")
+
+
+def test_the_folder_around(fails, copy, tmp_path):
+    """People name the folder that a download made."""
+    (tmp_path / "around" / "empty").mkdir(parents=True)
+    copy.rename(tmp_path / "around" / "set")
+    for verb in ("run", "inspect"):
+        fails(1, ["around is not a Core ML package", "; its folder around/set holds 6 models: name that"], verb, "around")
+    for name in ("tiny-llama_chunk1", "tiny-llama_chunk2", "tiny-llama_chunk3", "cache-processor", "logit-processor"):
+        shutil.rmtree(tmp_path / "around" / "set" / f"{name}.mlpackage")
+    fails(1, ["; its folder around/set holds 1 model: name that"], "inspect", "around")
+    (tmp_path / "around" / "set" / "tiny-llama_chunk4.mlpackage").rename(tmp_path / "around" / "model")
+    fails(1, ["; its folder around/model is one: name that"], "inspect", "around")
+    assert "its folder" not in fails(1, ["not a Core ML package"], "inspect", "around/empty")
+
+
+def test_links_that_lead_nowhere(fails, tmp_path):
+    (tmp_path / "model.mlpackage").symlink_to("gone/model.mlpackage")
+    for verb, more in (("run", ["--ids", "1"]), ("inspect", []), ("compile", ["out.mlmodelc"])):
+        fails(1, ["model.mlpackage is a link to gone/model.mlpackage, which is not there"], verb, "model.mlpackage", *more)
+
+
+def test_few_chunks(fails, copy):
+    for name in ("tiny-llama_chunk3", "tiny-llama_chunk4"):
+        shutil.rmtree(copy / f"{name}.mlpackage")
+    fails(1, ["there are 2 chunks of 'tiny-llama': a first"], "run", copy, "--ids", "1", *IDS)
+    shutil.rmtree(copy / "tiny-llama_chunk2.mlpackage")
+    fails(1, ["there is 1 chunk of 'tiny-llama': a first"], "run", copy, "--ids", "1", *IDS)
+    fails(1, ["do not fit the contract 'llm-cli'"], "run", copy, "--ids", "1", *IDS, "--contract", "llm-cli")
 
 
 def test_report(pome, chunks, stored):
@@ -159,8 +198,8 @@ BROKEN = {
     "gap": (remove("tiny-llama_chunk3"), ["between tiny-llama_chunk2 and tiny-llama_chunk4 chunks are missing"]),
     "two": (lambda f: shutil.copytree(f / "tiny-llama_chunk2.mlpackage", f / "other_chunk2.mlpackage"),
             ["chunks of two models: 'other' and 'tiny-llama'", "--local-model-prefix"]),
-    "cache": (remove("cache-processor"), ["the cache processor is missing"]),
-    "logits": (remove("logit-processor"), ["the logit processor is missing"]),
+    "cache": (remove("cache-processor"), ["no cache processor is among them", "old_v_cache and new_v_cache: there is logit-processor ("]),
+    "logits": (remove("logit-processor"), ["no logit processor is among them", ": there is cache-processor ("]),
     "renamed": (rename_output, ["tiny-llama_chunk2 has no output 'new_x'", "it gives out_x"]),
     "weights": (exchange_weights, ["tiny-llama_chunk2", "weight.bin", "holds", "the program says"]),
     "pointer": (leave_pointer, ["tiny-llama_chunk3.mlpackage", "Git LFS pointer"]),

@@ -165,7 +165,8 @@ def test_what_is_there_is_kept(pome, fails, package, compiled, tmp_path):
     (tmp_path / "d.mlmodelc/letter.txt").write_text("dear")
     fails(1, ["other things than a compiled model"], "compile", package, "d.mlmodelc", "--force")
     fails(1, ["name ends in .mlmodelc"], "compile", package, "tiny")
-    fails(1, ["compiled already"], "compile", compiled, "again.mlmodelc")
+    said = fails(1, ["is compiled already: wanted a package"], "compile", compiled, "again.mlmodelc")
+    assert said.count(str(compiled)) == 1
     fails(1, ["y.mlmodelc lies inside the package"], "compile", package, package / "y.mlmodelc")
     fails(1, ["y.mlmodelc lies inside the package"], "compile", package, package / "Data/y.mlmodelc")
     fails(1, ["no such file"], "compile", "nothing.mlpackage", "n.mlmodelc")

@@ -179,7 +179,7 @@ def test_contract_and_map(pome, fails, golden):
     assert run_ids(pome, package, prompt, 24, "--contract", "explicit-kv", *options) == greedy
     crossed = ["--map", "cache_in=keyCache", "--map", "cache_out=presentValues", "--map", "cache_in=valueCache", "--map", "cache_out=presentKeys"]
     assert run_ids(pome, package, prompt, 24, *crossed) != greedy  # the caller's word counts, even against names
-    fails(1, ["function 'main' fits not the contract 'stateful': there are no states"], "run", package, "--ids", "1", "--contract", "stateful")
+    fails(1, ["function 'main' does not fit the contract 'stateful': there are no states"], "run", package, "--ids", "1", "--contract", "stateful")
     fails(1, ["no contract is called 'state'; there are: stateful, explicit-kv"], "run", package, "--ids", "1", "--contract", "state")
     fails(1, ["--map ids: ROLE=NAME is wanted"], "run", package, "--ids", "1", "--map", "ids")
     fails(1, ["no part is called 'tokens'; there are: ids, mask"], "run", package, "--ids", "1", "--map", "tokens=inputIds")

@@ -513,7 +513,7 @@ static void test_named_contract(void **state)
     (void)state;
     model m;
     make_stateful(&m, 16);
-    check_error(&m, "no-cache", POME_ERR_UNSUPPORTED, "function 'main' fits not the contract 'no-cache': there are 2 states");
+    check_error(&m, "no-cache", POME_ERR_UNSUPPORTED, "function 'main' does not fit the contract 'no-cache': there are 2 states");
     check_error(&m, "statefull", POME_ERR_ARG, "no contract is called 'statefull'; there are: stateful, explicit-kv");
 }
 

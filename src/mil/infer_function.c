@@ -82,15 +82,34 @@ static bool agrees(const pome_type *declared, const pome_type *t)
     return true;
 }
 
+/* A rank may stay unknown until inputs have their shapes, as that of fill with an input for its shape, if the value only
+ * goes through operators that leave the shape alone, and out of the function. */
+static pome_status rank_fail(const pome_op *op, pome_error *err)
+{
+    return pome_fail(err, POME_ERR_FORMAT, "%s (%s, #%" PRIu32 "): the rank of its result is neither declared nor follows "
+                     "from its inputs", op->name, op->def->name, op->position);
+}
+
+static bool has_open_rank(const pome_value *v)
+{
+    return v->type.kind == POME_TYPE_TENSOR && v->type.rank < 0 && v->def;
+}
+
+static pome_status check_ranks(const pome_op *op, pome_error *err)
+{
+    bool any_rank = op->def->infer == pome_infer_same || op->def->infer == pome_infer_cast;
+    for (uint32_t i = 0; i < op->n_in && !any_rank; i++)
+        if (has_open_rank(op->in[i]))
+            return rank_fail(op->in[i]->def, err);
+    return POME_OK;
+}
+
 static pome_status settle(inferrer *f, const pome_op *op, uint32_t i, pome_error *err)
 {
     pome_value *v = op->out[i];
     pome_type *t = &f->out[i];
     char a[200], b[200];
-    if (t->rank < 0) { /* only the declaration tells the rank */
-        if (v->type.rank < 0)
-            return pome_fail(err, POME_ERR_FORMAT, "%s (%s, #%" PRIu32 "): the rank of its result is neither declared nor "
-                             "follows from its inputs", op->name, op->def->name, op->position);
+    if (t->rank < 0 && v->type.rank >= 0) { /* only the declaration tells the rank */
         t->rank = v->type.rank;
         for (int32_t d = 0; d < t->rank; d++)
             t->dim[d] = f->fn->next_symbol--;
@@ -121,6 +140,7 @@ static pome_status infer_one(inferrer *f, pome_op *op, uint32_t loops, pome_erro
             POME_TRY(infer_block(f, op->blocks[i], loops, err));
     if (f->check)
         POME_TRY(check_inputs(op, err));
+    POME_TRY(check_ranks(op, err));
     for (uint32_t i = 0; i < op->n_in; i++) {
         const pome_const *k = op->in[i]->konst;
         f->types[i] = &op->in[i]->type;
@@ -140,6 +160,9 @@ static pome_status infer_block(inferrer *f, pome_block *b, uint32_t loops, pome_
 {
     for (uint32_t i = 0; i < b->n_ops; i++)
         POME_TRY(infer_one(f, b->ops[i], loops, err));
+    for (uint32_t i = 0; b->owner && i < b->n_outputs; i++)
+        if (has_open_rank(b->outputs[i]))
+            return rank_fail(b->outputs[i]->def, err);
     return POME_OK;
 }
 

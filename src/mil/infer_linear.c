@@ -10,6 +10,12 @@ static bool is_const(const pome_infer *c, uint32_t param)
     return v && (v->konst || (v->def && v->def->def->flags & POME_OP_CONSTEXPR));
 }
 
+/* From iOS 17 on a constant may be of another dtype than the other side, whose dtype the result has. */
+static pome_status check_dtypes(pome_infer *c, uint32_t constant, const pome_type *x, const pome_type *k, pome_error *err)
+{
+    return c->opset >= POME_OPSET_IOS17 && is_const(c, constant) ? POME_OK : pome_infer_same_dtype(c, x, k, err);
+}
+
 /* x[..., in] * weight[out, in]^T + bias[out] */
 pome_status pome_infer_linear(pome_infer *c, pome_error *err)
 {
@@ -20,22 +26,21 @@ pome_status pome_infer_linear(pome_infer *c, pome_error *err)
         return pome_infer_fail(c, err, "x's last size is %" PRId64 ", the weight's %" PRId64, x->dim[x->rank - 1],
                                w->dim[1]);
     POME_TRY(pome_infer_vector(c, P_linear_bias, w->dim[0], err));
-    POME_TRY(pome_infer_same_dtype(c, x, w, err));
+    POME_TRY(check_dtypes(c, P_linear_weight, x, w, err));
     if (pome_infer_has(c, P_linear_bias))
-        POME_TRY(pome_infer_same_dtype(c, x, pome_infer_type(c, P_linear_bias), err));
+        POME_TRY(check_dtypes(c, P_linear_bias, x, pome_infer_type(c, P_linear_bias), err));
     c->out[0] = *x;
     c->out[0].dim[x->rank - 1] = w->dim[0];
     return POME_OK;
 }
 
-/* With one constant side of another dtype (iOS 17) the result has the other side's. */
 static pome_status matmul_dtype(pome_infer *c, const pome_type *x, const pome_type *y, pome_dtype *out, pome_error *err)
 {
     *out = x->dtype;
     if (x->dtype == y->dtype)
         return POME_OK;
-    POME_TRY(pome_infer_same_dtype(c, x, y, err));
     bool x_const = is_const(c, P_matmul_x);
+    POME_TRY(check_dtypes(c, x_const ? P_matmul_x : P_matmul_y, x, y, err));
     if (x_const == is_const(c, P_matmul_y))
         return pome_infer_fail(c, err, "x is %s, y is %s", pome_dtype_name(x->dtype), pome_dtype_name(y->dtype));
     *out = x_const ? y->dtype : x->dtype;

@@ -195,10 +195,24 @@ typedef struct crops {
     int64_t box_size;                       /* numbers for a box in `boxes`: 4, or 5 with the image first */
     int64_t n_images;                       /* crops of each box */
     bool is_normalized, is_center, is_width_first;
+    bool is_cut; /* iOS 15 has no value for what is outside: boxes are cut to the image */
     double scale;
     pome_sampling mode;
     float pad_value;
 } crops;
+
+/* A box of which cutting leaves nothing stands for the whole axis. What the framework does there is not documented; this
+ * gives the values that coremltools' tests have from it. */
+static void cut_span(int64_t n, double *begin, double *end)
+{
+    bool is_point = *begin == *end;
+    *begin = pome_grid_clamp(*begin, 0, (double)(n - 1));
+    *end = pome_grid_clamp(*end, 0, (double)(n - 1));
+    if (*begin == *end && !is_point) {
+        *begin = 0;
+        *end = (double)(n - 1);
+    }
+}
 
 /* Begin and end of a box on one axis, in pixels. `first`: which of the pair of numbers is the axis's. */
 static void box_span(const crops *c, int64_t box, int first, int64_t n, double *begin, double *end)
@@ -208,6 +222,8 @@ static void box_span(const crops *c, int64_t box, int first, int64_t n, double *
     double a = place_at(c->boxes, at) * unit, b = place_at(c->boxes, at + 2) * unit;
     *begin = c->is_center ? a - b / 2 : a;
     *end = c->is_center ? a + b / 2 : b;
+    if (c->is_cut)
+        cut_span(n, begin, end);
 }
 
 /* Point i of n between begin and end, which may be the other way round. */
@@ -279,6 +295,7 @@ static pome_status crop_resize_run(const pome_run *r, pome_error *err)
     c.is_normalized = pome_in_bool(r, P_crop_resize_normalized_coordinates, false);
     c.is_center = strncmp(box_mode, "CENTER", 6) == 0;
     c.is_width_first = strstr(box_mode, "WIDTH_FIRST") != NULL;
+    c.is_cut = r->opset < POME_OPSET_IOS16;
     c.scale = pome_in_float(r, P_crop_resize_spatial_scale, 1);
     c.mode = pome_sampling_named(pome_op_str(r->op, P_crop_resize_sampling_mode, "DEFAULT"));
     c.pad_value = (float)pome_in_float(r, P_crop_resize_pad_value, 0);

@@ -399,20 +399,13 @@ static pome_value *vector_at(narrowing *z, const pome_op *like, pome_value *v, i
 /* Declared as what the program has there; between operators both are fp32. */
 static pome_value *as_dtype(narrowing *z, const pome_op *like, pome_value *v, pome_dtype dtype, pome_value *out)
 {
-    static const char *const names[2] = {"fp16", "fp32"};
-    pome_const *k = POME_NEW(z->arena, pome_const);
-    const char **text = POME_NEW(z->arena, const char *);
     pome_type type = v->type;
     type.dtype = dtype;
     if (!out)
         out = value_like(z, "columns_cast", &type);
-    if (!k || !text || !out)
-        return NULL;
-    *text = names[dtype == POME_DTYPE_F32];
-    k->t = pome_tensor_borrow(NULL, POME_DTYPE_STRING, 0, NULL);
-    k->strings = text;
-    const pome_rewrite_arg args[] = {{P_cast_x, v}, {P_cast_dtype, pome_value_create_const(z->fn, "", k)}};
-    return args[1].value && make(z, POME_OP_cast, like, args, 2, out) ? out : NULL;
+    const pome_rewrite_arg args[] = {{P_cast_x, v},
+                                     {P_cast_dtype, pome_rewrite_text(z->fn, z->arena, pome_dtype_name(dtype))}};
+    return out && args[1].value && make(z, POME_OP_cast, like, args, 2, out) ? out : NULL;
 }
 
 /* first + the number of new columns. */

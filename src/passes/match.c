@@ -148,3 +148,15 @@ pome_value *pome_rewrite_float(pome_function *fn, pome_arena *arena, float v)
     k->size_bytes = sizeof *data;
     return pome_value_create_const(fn, "", k);
 }
+
+pome_value *pome_rewrite_text(pome_function *fn, pome_arena *arena, const char *v)
+{
+    pome_const *k = POME_NEW(arena, pome_const);
+    const char **text = POME_NEW(arena, const char *);
+    if (!k || !text)
+        return NULL;
+    *text = v;
+    k->t = pome_tensor_borrow(NULL, POME_DTYPE_STRING, 0, NULL);
+    k->strings = text;
+    return pome_value_create_const(fn, "", k);
+}

@@ -36,5 +36,6 @@ pome_op *pome_rewrite_reshape(pome_function *fn, pome_arena *arena, const pome_o
 pome_value *pome_rewrite_int(pome_function *fn, pome_arena *arena, int32_t v);
 pome_value *pome_rewrite_float(pome_function *fn, pome_arena *arena, float v);
 pome_value *pome_rewrite_bool(pome_function *fn, pome_arena *arena, bool v);
+pome_value *pome_rewrite_text(pome_function *fn, pome_arena *arena, const char *v); /* v stays where it is */
 
 #endif

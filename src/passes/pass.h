@@ -27,6 +27,8 @@ pome_status pome_passes_run(pome_function *fn, pome_pass_ctx *ctx, pome_error *e
  * any function is copied: plans share the result. */
 pome_status pome_pass_encode(pome_program *program, pome_error *err);
 
+/* Gives constants of linear and matmul the kind of number of what they are multiplied with. */
+pome_pass_fn pome_pass_const_dtype;
 /* Evaluates operators whose inputs are all constant, and `shape` of values of fixed shape. */
 pome_pass_fn pome_pass_fold;
 /* Feeds attention with the key/value heads themselves where the graph repeats each for a group of query heads. */

@@ -6,6 +6,7 @@ static const struct {
     pome_pass_fn *pass;
     int fusion; /* the one that switches it off, or ALWAYS */
 } pipeline[] = {
+    {pome_pass_const_dtype, ALWAYS},
     {pome_pass_fold, ALWAYS},
     {pome_pass_group_heads, ALWAYS},
     {pome_pass_cse, POME_FUSION_CSE},

@@ -7,6 +7,7 @@ import collections
 import fnmatch
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import re
@@ -112,12 +113,17 @@ def read_known():
     return entries
 
 
+def is_named(pattern, id):
+    pattern = re.sub(r"\[(?!!)", "[[]", pattern)  # brackets are plain but for [!...]
+    return fnmatch.fnmatchcase(id, pattern) or fnmatch.fnmatchcase(id.split("[")[0], pattern)
+
+
 def find_known(entries, result):
-    function = result["id"].split("[")[0]
     for entry in entries:
-        pattern = re.sub(r"\[(?!!)", "[[]", entry["test"])  # brackets are plain but for [!...]
-        is_named = fnmatch.fnmatchcase(result["id"], pattern) or fnmatch.fnmatchcase(function, pattern)
-        if is_named and fnmatch.fnmatchcase(result["message"], entry.get("message", "*")):
+        tests = entry["test"] if isinstance(entry["test"], list) else [entry["test"]]
+        if any(is_named(pattern, result["id"]) for pattern in tests) and \
+                fnmatch.fnmatchcase(result["message"], entry.get("message", "*")) and \
+                ("half_error" not in entry or result.get("half_error", math.inf) <= entry["half_error"]):
             return entry
     return None
 

@@ -198,6 +198,15 @@ static double point(int mode, double a, double b, int64_t n, int64_t i)
     return b < a ? a - at : a + at;
 }
 
+/* Before iOS 16 a box is cut to the image; if that leaves nothing of it, it is the whole axis. */
+static void cut(double *a, double *b, double last)
+{
+    double c = *a < 0 ? 0 : *a > last ? last : *a, d = *b < 0 ? 0 : *b > last ? last : *b;
+    bool whole = c == d && *a != *b;
+    *a = whole ? 0 : c;
+    *b = whole ? last : d;
+}
+
 static void crop_resize_like_double(void **state)
 {
     (void)state;
@@ -248,6 +257,10 @@ static void crop_resize_like_double(void **state)
                                 double corners[4] = {v[0] - v[2] / 2, v[1] - v[3] / 2, v[0] + v[2] / 2, v[1] + v[3] / 2};
                                 memcpy(v, corners, sizeof v);
                             }
+                            if (opset == 15) {
+                                cut(&v[0], &v[2], y);
+                                cut(&v[1], &v[3], w);
+                            }
                             double row = point(sampling, v[0], v[2], n_h, i), column = point(sampling, v[1], v[3], n_w, j);
                             int64_t b = five ? (int64_t)op_test_at(&boxes, box * 5)
                                         : indexed ? (int64_t)op_test_at(&indices, box)
@@ -266,6 +279,48 @@ static void crop_resize_like_double(void **state)
         pome_tensor_reset(&x);
         pome_tensor_reset(&boxes);
         pome_tensor_reset(&indices);
+    }
+}
+
+/* The values that coremltools 9 has from the framework for boxes on an image of 1 to 16: test_image_resizing.py of iOS 14, 15
+ * and 16. */
+static void crop_resize_as_written_down(void **state)
+{
+    static const struct {
+        int opset, normalized;
+        const char *sampling;
+        float pad;
+        double roi[5], want[4];
+    } cases[] = {
+        {15, 0, "ALIGN_CORNERS", 0, {0, 1, 1, 2, 2}, {6, 7, 10, 11}},
+        {15, 1, "ALIGN_CORNERS", 0, {0, 0, 0, 1.0 / 3, 1.0 / 3}, {1, 2, 5, 6}},
+        {15, 0, "ALIGN_CORNERS", 0, {0, 2, 2, 1, 1}, {11, 10, 7, 6}},
+        {15, 1, "UNALIGN_CORNERS", 0, {0, 2, 2, 1, 1}, {3.5, 5.5, 11.5, 13.5}},
+        {16, 1, "ALIGN_CORNERS", 10, {0, 0.1, 0.3, 1.3, 1}, {3.1, 5.2, 10, 10}},
+        {16, 1, "ALIGN_CORNERS", 10, {0, 0.5, 1.8, 1, 0.3}, {10, 7.9, 10, 13.9}},
+        {16, 1, "ALIGN_CORNERS", 10, {0, 0, 0.4, 0.6, 0.7}, {2.2, 3.1, 9.4, 10.3}},
+    };
+    (void)state;
+    double values[16];
+    for (int i = 0; i < 16; i++)
+        values[i] = i + 1;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pome_tensor x = op_test_tensor_of(POME_DTYPE_F32, 4, (int64_t[]){1, 1, 4, 4}, values);
+        pome_tensor roi = op_test_tensor_of(POME_DTYPE_F32, 5, (int64_t[]){1, 1, 5, 1, 1}, (double *)cases[i].roi);
+        op_test *t = op_test_begin(POME_OP_crop_resize, (pome_opset)cases[i].opset);
+        op_test_in(t, "x", &x);
+        op_test_in(t, "roi", &roi);
+        op_test_const_int(t, "target_height", 2);
+        op_test_const_int(t, "target_width", 2);
+        op_test_const_bool(t, "normalized_coordinates", cases[i].normalized);
+        op_test_const_str(t, "sampling_mode", cases[i].sampling);
+        if (cases[i].opset > 15)
+            op_test_const_f32(t, "pad_value", cases[i].pad);
+        assert_int_equal(op_test_run(t), POME_OK);
+        op_test_expect(t, 0, cases[i].want, 1e-5, 1e-5);
+        op_test_end(t);
+        pome_tensor_reset(&x);
+        pome_tensor_reset(&roi);
     }
 }
 
@@ -293,7 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resample_like_double), cmocka_unit_test(hostile_coordinates),
         cmocka_unit_test(affine_like_double),   cmocka_unit_test(crop_resize_like_double),
-        cmocka_unit_test(crop_resize_refuses_images),
+        cmocka_unit_test(crop_resize_as_written_down), cmocka_unit_test(crop_resize_refuses_images),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -536,6 +536,29 @@ static void test_mixed_types_are_refused(void **state)
     expect_refusal(f, "fp32 and int32 are mixed");
 }
 
+static void test_constants_of_another_type(void **state)
+{
+    fixture *f = *state;
+    const pome_opset opset = f->fn->opset;
+    pome_value *x = tensor(f, POME_DTYPE_F16, 2, DIMS(2, 3)), *i = tensor(f, POME_DTYPE_I32, 2, DIMS(2, 3));
+    pome_value *weight = make_const(f->fn, POME_DTYPE_I32, 2, DIMS(4, 3), NULL), *k = make_const(f->fn, POME_DTYPE_F32, 2, DIMS(3, 4), NULL);
+    pome_op *linear = make_op(f->fn, f->fn->body, "linear", 1, "x", x, "weight", weight, NULL);
+    pome_op *right = make_op(f->fn, f->fn->body, "matmul", 1, "x", i, "y", k, NULL);
+    pome_op *left = make_op(f->fn, f->fn->body, "matmul", 1, "x", weight, "y", tensor(f, POME_DTYPE_F32, 2, DIMS(3, 5)), NULL);
+    f->fn->opset = POME_OPSET_IOS17;
+    expect(f, linear, 2, DIMS(2, 4));
+    expect(f, right, 2, DIMS(2, 4));
+    expect(f, left, 2, DIMS(4, 5));
+    assert_int_equal(linear->out[0]->type.dtype, POME_DTYPE_F16);
+    assert_int_equal(right->out[0]->type.dtype, POME_DTYPE_I32);
+    assert_int_equal(left->out[0]->type.dtype, POME_DTYPE_F32);
+    f->fn->opset = POME_OPSET_IOS16;
+    expect_refusal(f, "fp16 and int32 are mixed");
+    f->fn->opset = opset;
+    make_op(f->fn, f->fn->body, "matmul", 1, "x", x, "y", tensor(f, POME_DTYPE_I32, 2, DIMS(3, 4)), NULL);
+    expect_refusal(f, "fp16 and int32 are mixed");
+}
+
 static void test_absurd_sizes_are_refused(void **state)
 {
     fixture *f = *state;
@@ -605,7 +628,13 @@ static void test_gather_nd_of_unknown_depth(void **state)
     fixture *f = *state;
     pome_value *x = tensor(f, POME_DTYPE_F32, 2, DIMS(2, 5)), *i = tensor(f, POME_DTYPE_I32, 2, DIMS(3, S));
     pome_op *op = make_op(f->fn, f->fn->body, "gather_nd", 1, "x", x, "indices", i, NULL);
+    pome_op *positive = make_op(f->fn, f->fn->body, "relu", 1, "x", op->out[0], NULL);
+    assert_int_equal(pome_program_verify(f->program, &(pome_error){0}), POME_OK);
+    assert_int_equal(positive->out[0]->type.rank, -1); /* until it runs */
+    assert_int_equal(positive->out[0]->type.dtype, POME_DTYPE_F32);
+    make_op(f->fn, f->fn->body, "add", 1, "x", positive->out[0], "y", x, NULL);
     expect_refusal(f, "rank");
+    f->fn->body->n_ops--;
     op->out[0]->type = pome_type_tensor(POME_DTYPE_F32, 1, DIMS(3));
     expect(f, op, 1, DIMS(-99));
 }
@@ -698,6 +727,7 @@ int main(void)
         WITH_FIXTURE(test_reflection_is_bounded),
         WITH_FIXTURE(test_scatter_refuses_unknown_modes),
         WITH_FIXTURE(test_mixed_types_are_refused),
+        WITH_FIXTURE(test_constants_of_another_type),
         WITH_FIXTURE(test_absurd_sizes_are_refused),
         WITH_FIXTURE(test_non_zero_is_bounded_at_run_time),
         WITH_FIXTURE(test_no_symbols_at_run_time),

@@ -179,7 +179,7 @@ static void assert_sane(const pome_op *op, bool at_load)
     for (uint32_t i = 0; i < op->n_out; i++) {
         const pome_type *t = &op->out[i]->type;
         double n = 1;
-        assert_true(t->rank >= 0 && t->rank <= POME_MAX_RANK && t->dtype != POME_DTYPE_NONE);
+        assert_true(t->rank >= (at_load ? -1 : 0) && t->rank <= POME_MAX_RANK && t->dtype != POME_DTYPE_NONE);
         for (int32_t d = 0; d < t->rank; d++) {
             assert_true(t->dim[d] >= 0 || (at_load && t->dim[d] < -1));
             n *= t->dim[d] > 0 ? (double)t->dim[d] : 1;
@@ -215,8 +215,10 @@ static bool claims_hold(const pome_op *op, const pome_type *out)
 {
     for (uint32_t i = 0; i < op->n_out; i++) {
         const pome_type *claim = &op->out[i]->type, *is = &out[i];
-        if (claim->rank != is->rank || claim->dtype != is->dtype)
+        if ((claim->rank >= 0 && claim->rank != is->rank) || claim->dtype != is->dtype)
             return false;
+        if (claim->rank < 0)
+            continue;
         for (int32_t d = 0; d < is->rank; d++) {
             int64_t c = claim->dim[d];
             if (c < 0 && c > -100)
@@ -242,9 +244,9 @@ static void report(const char *what, const random_op *r, const pome_op *op, cons
 }
 
 /* A pad that is not constant must be given for every axis: coremltools demands it. */
-static bool may_be_refused(const random_op *r, const pome_error *err)
+static bool may_be_refused(const random_op *r)
 {
-    return r->def->id == POME_OP_pad || strstr(err->message, "rank of its result is neither");
+    return r->def->id == POME_OP_pad;
 }
 
 /* Returns whether the operator was accepted with everything known. */
@@ -261,7 +263,7 @@ static bool try_one(const random_op *r, int *n_wrong)
         assert_sane(op, true);
     if (accepted2)
         assert_sane(op2, true);
-    if (accepted && !accepted2 && !may_be_refused(r, &err2)) {
+    if (accepted && !accepted2 && !may_be_refused(r)) {
         report("refused with sizes hidden", r, op2, NULL, &err2);
         ++*n_wrong;
     }

@@ -3,7 +3,7 @@
 Besides what importing pome.coremltools does: ``platform.machine()`` says "aarch64" (coremltools' tests leave things out on x86_64),
 and the environment asks for ML Programs on the CPU.
 
-    --pome-log FILE     append a JSON line per test: id, outcome, message, number of predictions
+    --pome-log FILE     append a JSON line per test: id, outcome, message, number of predictions; half_error, see _half_error
     --pome-sample K     of each test function at most K parameter sets, evenly spaced
     --pome-shard I/N    of these the I-th of N parts
     --pome-skip FILE    leave out the tests that FILE lists, an id per line
@@ -20,6 +20,7 @@ import sys
 import types
 from collections.abc import Collection
 
+import numpy as np
 import pytest
 
 for _name, _value in (("PYMIL_TEST_TARGETS", "mlprogram"), ("COMPUTE_UNITS", "CPU_ONLY"), ("TORCH_FRONTENDS", "TORCHSCRIPT")):
@@ -109,6 +110,40 @@ def _count_predictions() -> None:
 _count_predictions()
 
 
+_half_errors: list[float] = []
+
+
+def _half_error(actual, desired) -> float:
+    """How far two results are apart when both are rounded to half precision, in units of the last place of the largest: 0 if they
+    are the same as halves."""
+    actual, desired = np.asarray(actual), np.asarray(desired)
+    if actual.shape != desired.shape or not (np.isfinite(actual).all() and np.isfinite(desired).all()):
+        return np.inf
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = np.abs(actual.astype(np.float16).astype(float) - desired.astype(np.float16).astype(float)).max(initial=0)
+        return float(difference / np.spacing(np.abs(desired).max(initial=0).astype(np.float16)))
+
+
+def _measure_failures() -> None:
+    """What np.testing.assert_allclose refuses is measured for the log."""
+    original = np.testing.assert_allclose
+
+    def assert_allclose(actual, desired, *args, **kwargs):
+        try:
+            return original(actual, desired, *args, **kwargs)
+        except AssertionError:
+            try:
+                _half_errors.append(_half_error(actual, desired))
+            except (TypeError, ValueError):  # no numbers
+                _half_errors.append(np.inf)
+            raise
+
+    np.testing.assert_allclose = assert_allclose
+
+
+_measure_failures()
+
+
 def pytest_addoption(parser):
     parser.addoption("--pome-log", metavar="FILE", help="append a JSON line per test")
     parser.addoption("--pome-sample", metavar="K", type=int, default=0, help="at most K parameter sets of each test function")
@@ -171,10 +206,13 @@ def pytest_runtest_logfinish(nodeid, location):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     before = _predictions
+    _half_errors.clear()
     try:
         return (yield)
     finally:
         item.user_properties.append(("predictions", _predictions - before))
+        if _half_errors:
+            item.user_properties.append(("half_error", max(_half_errors)))
 
 
 def _message(report) -> str:
@@ -206,6 +244,8 @@ class _Log:
             "predictions": dict(report.user_properties).get("predictions", 0),
             "message": _message(report),
         }
+        if report.outcome == "failed" and "half_error" in dict(report.user_properties):
+            line["half_error"] = dict(report.user_properties)["half_error"]
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 

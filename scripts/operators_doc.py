@@ -11,7 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOC = ROOT / "docs" / "operators.md"
 HEAD = """# Operators
 
-Made by `scripts/operators_doc.py` from `src/mil/ops.def` and the tables in `src/ops`; do not edit.
+Made by `scripts/operators_doc.py` from `src/mil/ops.def` and the tables in `src/ops`; do not edit. How many of coremltools' own
+tests each passes is in [coremltools-tests.md](coremltools-tests.md).
 
 *Since* is the first opset (iOS 15 = CoreML5, 16 = CoreML6, 17 = CoreML7, 18 = CoreML8). Parameters: `?` optional, `!` must be a
 constant, `...` several values, `(17+)` from that opset on, `(-16)` up to that one. *Runs* says what carries the operator out:

@@ -4,7 +4,9 @@ Each part is a pytest process of its own that logs every test as it ends. A part
 that killed it, and one that was stopped goes on where it was."""
 import argparse
 import collections
+import datetime
 import fnmatch
+import importlib.metadata
 import importlib.util
 import json
 import math
@@ -17,6 +19,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 KNOWN = ROOT / "tests" / "coremltools" / "known.toml"
+DOCUMENT = ROOT / "docs" / "coremltools-tests.md"
 SITE = pathlib.Path(importlib.util.find_spec("coremltools").origin).parent.parent
 
 MIL = "coremltools/converters/mil"
@@ -128,49 +131,108 @@ def find_known(entries, result):
     return None
 
 
-def operators(result):
+def missing_or_test(result):
     """What to list a failure under: operators that are missing, or the test."""
     missing = re.findall(r"(\w+) \(CoreML\d", result["message"]) if "not implemented" in result["message"] else []
     return " ".join(sorted(set(missing))) or result["id"].split("[")[0].replace(MIL + "/", "")
 
 
+PRECISIONS = ("fp16", "fp32", "")
+
+
+class Count:
+    """Of a set of tests: how many ran and predicted, and of which failures the reasons are whose."""
+
+    def __init__(self, results, entries):
+        failed = [r for r in results if r["outcome"] == "failed"]
+        known = {r["id"]: find_known(entries, r) for r in failed}
+        whose = {id: entry["whose"] if entry else "unknown" for id, entry in known.items()}
+        predicted = [r for r in results if r["predictions"] and r["outcome"] != "skipped"]
+        self.tests = len(results)
+        self.skipped = sum(r["outcome"] == "skipped" for r in results)
+        self.whose = collections.Counter(whose.values())
+        self.predicted = len(predicted)
+        self.passed = sum(r["id"] not in whose for r in predicted)
+        self.fair = self.passed / max(1, sum(whose.get(r["id"]) != "theirs" for r in predicted))
+        self.known = collections.Counter(entries.index(entry) for entry in known.values() if entry)
+        self.unknown = [r for r in failed if not known[r["id"]]]
+
+    def share(self):
+        return f"{self.passed} ({100 * self.passed / max(1, self.predicted):.2f} %)"
+
+
+def table(head, rows):
+    return ["| " + " | ".join(map(str, row)) + " |" for row in (head, ["---"] * len(head), *rows)] + [""]
+
+
+def group_rows(counts):
+    return [[group, precision or "-", c.tests, c.skipped, c.predicted, c.share(), f"{100 * c.fair:.2f} %", c.whose["theirs"],
+             c.whose["ours"], c.whose["unknown"]] for (group, precision), c in counts.items()]
+
+
+def known_rows(counts, entries):
+    total = sum((c.known for c in counts.values()), collections.Counter())
+    for index, entry in enumerate(entries):
+        tests = entry["test"] if isinstance(entry["test"], list) else [entry["test"]]
+        names = ", ".join("any" if t == "*" else re.sub(r"precision=.*|\*$", "", t.split("/")[-1].replace("::", " ")) for t in tests)
+        yield [total[index], entry["whose"], f"`{names}`", entry["reason"]]
+
+
+def operator_rows(results, entries):
+    by_operator = collections.defaultdict(list)
+    for result in results:
+        for name in result.get("operators", []):
+            by_operator[name].append(result)
+    for name, tests in sorted(by_operator.items()):
+        row = [f"`{name}`"]
+        for precision in PRECISIONS:
+            c = Count([r for r in tests if precision_of(r["id"]) == precision], entries)
+            row += [c.predicted, c.passed]
+        c = Count(tests, entries)
+        yield [*row, c.whose["theirs"], c.whose["ours"] + c.whose["unknown"]]
+
+
 def report(folder, groups, entries, sample):
     """Writes report.md and failures.md; True if all failures are known, and of a whole run enough predictions pass (a sample
     has few of the tests with many parameter sets)."""
-    table = ["| group | precision | tests | predicted | passed of these | without theirs | fail: theirs | fail: ours | not known | skipped |",
-             "|---|---|---|---|---|---|---|---|---|---|"]
-    unknown, good = [], True
+    counts, all_results, good = {}, [], True
     for group in groups:
-        results = read_results(folder, group)
-        for precision in ("fp16", "fp32", ""):
-            chosen = [r for id, r in results.items() if precision_of(id) == precision]
+        results = list(read_results(folder, group).values())
+        all_results += results
+        for precision in PRECISIONS:
+            chosen = [r for r in results if precision_of(r["id"]) == precision]
             if not chosen:
                 continue
-            failed = [r for r in chosen if r["outcome"] == "failed"]
-            whose = {r["id"]: (find_known(entries, r) or {"whose": "unknown"})["whose"] for r in failed}
-            count = collections.Counter(whose.values())
-            predicted = [r for r in chosen if r["predictions"] and r["outcome"] != "skipped"]
-            passed = [r for r in predicted if r["id"] not in whose]
-            share = len(passed) / max(1, len(predicted))
-            fair = len(passed) / max(1, sum(whose.get(r["id"]) != "theirs" for r in predicted))
-            skipped = sum(r["outcome"] == "skipped" for r in chosen)
-            table.append(f"| {group} | {precision or '-'} | {len(chosen)} | {len(predicted)} | {len(passed)} ({100 * share:.2f} %) | "
-                         f"{100 * fair:.2f} % | {count['theirs']} | {count['ours']} | {count['unknown']} | {skipped} |")
-            unknown += [r for r in failed if whose[r["id"]] == "unknown"]
-            if predicted and not sample and fair < GROUPS[group][2]:
+            c = counts[group, precision] = Count(chosen, entries)
+            if c.predicted and not sample and c.fair < GROUPS[group][2]:
                 good = False
-                print(f"{group} {precision}: {100 * fair:.2f} % of the predictions pass, wanted {100 * GROUPS[group][2]} %")
-    (folder / "report.md").write_text("\n".join(table) + "\n", encoding="utf-8")
-    by_operator = collections.defaultdict(list)
+                print(f"{group} {precision}: {100 * c.fair:.2f} % of the predictions pass, wanted {100 * GROUPS[group][2]} %")
+    summary = table(["group", "precision", "tests", "skipped", "predicted", "passed of these", "without theirs", "fail: theirs",
+                     "fail: ours", "not known"], group_rows(counts))
+    known = table(["tests", "whose", "test", "reason"], known_rows(counts, entries))
+    operators = table(["operator", "fp16: tests", "passed", "fp32: tests", "passed", "other: tests", "passed", "fail: theirs", "fail: ours"],
+                      operator_rows(all_results, entries))
+    (folder / "report.md").write_text("\n".join([*summary, *known, *operators]), encoding="utf-8")
+    unknown = [r for c in counts.values() for r in c.unknown]
+    by_test = collections.defaultdict(list)
     for result in unknown:
-        by_operator[operators(result)].append(result)
+        by_test[missing_or_test(result)].append(result)
     lines = []
-    for name, results in sorted(by_operator.items(), key=lambda item: -len(item[1])):
+    for name, results in sorted(by_test.items(), key=lambda item: -len(item[1])):
         lines.append(f"- {name}: {len(results)}\n  - {results[0]['id']}\n  - {' '.join(results[0]['message'].split())[:300]}")
     (folder / "failures.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print("\n".join(table))
+    print("\n".join(summary))
     print("\n".join(lines[:60]))
     return good and not unknown
+
+
+def publish(folder):
+    """Puts the tables into the documentation, with the day and what they were made with."""
+    head, marker, _ = DOCUMENT.read_text(encoding="utf-8").partition("--publish -->\n")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("coremltools", "torch", "numpy"))
+    day = datetime.date.today().isoformat()
+    tables = (folder / "report.md").read_text(encoding="utf-8")
+    DOCUMENT.write_text(f"{head}{marker}\n`scripts/coremltools-suite`, {day}: {versions}.\n\n{tables}", encoding="utf-8")
 
 
 def precision_of(id):
@@ -201,6 +263,7 @@ def main():
     parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--failed", action="store_true")
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--publish", action="store_true")
     parser.add_argument("--junit", metavar="FILE")
     options = parser.parse_args()
     groups = options.groups or list(GROUPS)
@@ -218,6 +281,8 @@ def main():
         if not options.report:
             good &= run(folder, group, options.jobs, options.sample)
     good &= report(folder, groups, entries, options.sample)
+    if options.publish:
+        publish(folder)
     if options.junit:
         write_junit(options.junit, folder, groups, entries)
     return 0 if good else 1

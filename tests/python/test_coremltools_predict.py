@@ -29,7 +29,7 @@ PROGRAM = """
     import os, pathlib, shutil, sys
     import numpy as np
     import coremltools as ct
-    from coremltools.converters.mil import Builder as mb
+    from coremltools.converters.mil import Builder as mb, mil
 
     folder, golden = sys.argv[1:]
 
@@ -62,6 +62,18 @@ PROGRAM = """
         model.predict({"z": x})
     except KeyError:
         pass
+
+    # shapes that are not admissible, in the framework's words too
+    @mb.program(input_specs=[mb.TensorSpec(shape=(mil.get_new_symbol(), 3))], opset_version=ct.target.iOS16)
+    def flexible(x):
+        return mb.relu(x=x, name="y")
+
+    ranged = ct.convert(flexible, inputs=[ct.TensorType(name="x", shape=(ct.RangeDim(2, 5), 3))])
+    refused(lambda: ranged.predict({"x": np.zeros((6, 3))}), "[6, 3]", "Size (6) of dimension (0) is not in allowed range (2..5)")
+    listed = ct.convert(flexible, inputs=[ct.TensorType(name="x", shape=ct.EnumeratedShapes([(2, 3), (4, 3)]))])
+    refused(lambda: listed.predict({"x": np.zeros((3, 3))}), "Unable to compute the prediction",
+            "MultiArray Shape (3 x 3) was not in enumerated set of allowed shapes")
+    assert listed.predict({"x": np.ones((4, 3))})["y"].shape == (4, 3)
 
     package = os.path.join(folder, "twice.mlpackage")
     model.save(package)
@@ -192,6 +204,60 @@ model = ct.models.MLModel("llm.mlpackage")
 state = model.make_state()
 print(model.predict({"inputIds": [[1]], "causalMask": [[[[0.0]]]]}, state)["logits"].shape)
 """
+
+
+OPERATORS = """
+    import sys
+    import numpy as np
+    import coremltools as ct
+    from coremltools.converters.mil import Builder as mb, mil
+    from coremltools.converters.mil.mil import types
+
+    def convert(program, precision=ct.precision.FLOAT32, **options):
+        return ct.convert(program, compute_precision=precision, minimum_deployment_target=ct.target.iOS17,
+                          compute_units=ct.ComputeUnit.CPU_ONLY, **options)
+
+    # constants of another type than what they are multiplied with
+    draw = np.random.default_rng(5)
+    kinds = {np.float16: types.fp16, np.float32: types.fp32, np.int32: types.int32}
+    for one, kind in kinds.items():
+        for other in kinds:
+            x, y = draw.integers(-9, 10, (2, 5)).astype(one), draw.integers(-9, 10, (5, 3)).astype(other)
+            bias = draw.integers(-9, 10, 3).astype(other)
+            spec = [mb.TensorSpec(shape=x.shape, dtype=kind)]
+
+            @mb.program(input_specs=spec, opset_version=ct.target.iOS17)
+            def right(x):
+                return mb.matmul(x=x, y=y, name="right"), mb.linear(x=x, weight=y.T.copy(), bias=bias, name="linear")
+
+            @mb.program(input_specs=spec, opset_version=ct.target.iOS17)
+            def left(x):
+                return mb.matmul(x=y, y=x, transpose_x=True, transpose_y=True, name="left")
+
+            want = x.astype(float) @ y.astype(float)
+            out = convert(right, pass_pipeline=ct.PassPipeline.EMPTY).predict({"x": x})
+            assert np.array_equal(out["right"], want) and np.array_equal(out["linear"], want + bias), (one, other)
+            out = convert(left, pass_pipeline=ct.PassPipeline.EMPTY).predict({"x": x})
+            assert np.array_equal(out["left"], want.T), (one, other)
+
+    # a result whose rank only the input's length tells, in halves through a cast
+    @mb.program(input_specs=[mb.TensorSpec(shape=(mil.get_new_symbol(),), dtype=types.int32)], opset_version=ct.target.iOS17)
+    def filled(shape):
+        return mb.relu(x=mb.fill(shape=shape, value=2.5), name="y")
+
+    for precision in (ct.precision.FLOAT16, ct.precision.FLOAT32):
+        model = convert(filled, precision, inputs=[ct.TensorType(name="shape", shape=(ct.RangeDim(1, 4),), dtype=np.int32)])
+        for shape in ((2, 1, 3), (4,), (1, 2, 3, 2), (2, 1, 3)):
+            out = model.predict({"shape": np.array(shape, np.int32)})["y"]
+            assert out.shape == shape and (out == 2.5).all(), (precision, shape, out)
+    print("all good")
+"""
+
+
+def test_operators_that_conversion_seldom_makes(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(OPERATORS))
+    assert run("-m", "pome.coremltools", program).stdout.endswith("all good\n")
 
 
 def test_importing_it_is_enough(tmp_path, monkeypatch):

@@ -131,6 +131,21 @@ def _to_engine(feature: pome.Feature, value: Any) -> Any:
     return array
 
 
+def _framework_words(features: dict[str, pome.Feature], given: dict) -> str:
+    """What the framework says of an array whose shape is not admissible, for callers that look for it."""
+    for name, array in given.items():
+        feature = features.get(name)
+        if feature is None or feature.kind != "tensor" or feature.shape is None or not isinstance(array, np.ndarray):
+            continue
+        if feature.enumerated and array.shape not in feature.enumerated:
+            return f"; MultiArray Shape ({' x '.join(map(str, array.shape))}) was not in enumerated set of allowed shapes"
+        if feature.range and array.ndim == len(feature.range):
+            for axis, (size, (least, most)) in enumerate(zip(array.shape, feature.range)):
+                if size < least or 0 <= most < size:
+                    return f"; Size ({size}) of dimension ({axis}) is not in allowed range ({least}..{most})"
+    return ""
+
+
 def _from_engine(feature: pome.Feature, array: Any) -> Any:
     """Core ML's arrays have few types: halves come as float32, small integers and truth values as int32."""
     if not isinstance(array, np.ndarray):
@@ -205,7 +220,10 @@ class _MLModelProxy:
         with _runtime_errors(f"{CANNOT_PREDICT}: "):
             given = {name: _to_engine(inputs[name], value) if name in inputs else value for name, value in features.items()}
             begin = time.perf_counter_ns()
-            outputs = self._model.predict(given, state._state if state is not None else None, function=self._function.name)
+            try:
+                outputs = self._model.predict(given, state._state if state is not None else None, function=self._function.name)
+            except pome.Error as error:
+                raise RuntimeError(f"{CANNOT_PREDICT}: {error}{_framework_words(inputs, given)}") from error
             self._last_ns = time.perf_counter_ns() - begin
         return {f.name: _from_engine(f, outputs[f.name]) for f in self._function.outputs}
 

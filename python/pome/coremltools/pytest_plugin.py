@@ -3,7 +3,8 @@
 Besides what importing pome.coremltools does: ``platform.machine()`` says "aarch64" (coremltools' tests leave things out on x86_64),
 and the environment asks for ML Programs on the CPU.
 
-    --pome-log FILE     append a JSON line per test: id, outcome, message, number of predictions; half_error, see _half_error
+    --pome-log FILE     append a JSON line per test: id, outcome, message, number of predictions, operators of the programs that
+                        predicted; half_error, see _half_error
     --pome-sample K     of each test function at most K parameter sets, evenly spaced
     --pome-shard I/N    of these the I-th of N parts
     --pome-skip FILE    leave out the tests that FILE lists, an id per line
@@ -66,6 +67,7 @@ _keep_parameters()
 _stand_in_for_torchvision()
 platform.machine = lambda: "aarch64"
 
+import coremltools  # noqa: E402
 import pome.coremltools  # noqa: E402
 from pome.coremltools import native  # noqa: E402
 
@@ -93,14 +95,34 @@ if "neuralnetwork" not in os.environ["PYMIL_TEST_TARGETS"]:
     _default_to_programs()
 
 _predictions = 0
+_operators: set[str] = set()
+
+
+def _operators_of(block) -> set[str]:
+    return {o.type for o in block.operations if o.type != "const"}.union(*(_operators_of(b) for o in block.operations for b in o.blocks))
+
+
+def _operators_in(path: str) -> set[str]:
+    """Those of a package's program."""
+    spec = coremltools.proto.Model_pb2.Model()
+    try:
+        with open(os.path.join(path, native.MODEL_FILE), "rb") as file:
+            spec.ParseFromString(file.read())
+    except OSError:  # a compiled folder
+        return set()
+    blocks = [b for f in spec.mlProgram.functions.values() for b in f.block_specializations.values()]
+    return set().union(*map(_operators_of, blocks))
 
 
 def _count_predictions() -> None:
     def counted(method):
-        def call(*args):
+        def call(model, *args):
             global _predictions
             _predictions += 1
-            return method(*args)
+            if not hasattr(model, "_operators"):
+                model._operators = _operators_in(model._path)
+            _operators.update(model._operators)
+            return method(model, *args)
 
         return call
 
@@ -206,11 +228,13 @@ def pytest_runtest_logfinish(nodeid, location):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     before = _predictions
+    _operators.clear()
     _half_errors.clear()
     try:
         return (yield)
     finally:
         item.user_properties.append(("predictions", _predictions - before))
+        item.user_properties.append(("operators", sorted(_operators)))
         if _half_errors:
             item.user_properties.append(("half_error", max(_half_errors)))
 
@@ -242,6 +266,7 @@ class _Log:
             "when": report.when,
             "seconds": round(report.duration, 3),
             "predictions": dict(report.user_properties).get("predictions", 0),
+            "operators": dict(report.user_properties).get("operators", []),
             "message": _message(report),
         }
         if report.outcome == "failed" and "half_error" in dict(report.user_properties):

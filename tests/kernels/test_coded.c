@@ -35,12 +35,9 @@ static double magnitude_at(pome_codes codes, const pome_coded_rows *w, size_t j,
     return value;
 }
 
-static pome_coded_rows random_rows(pome_codes codes, size_t n, size_t max_k)
+static pome_coded_rows random_rows_of(pome_codes codes, size_t n, size_t k, size_t block)
 {
-    pome_coded_rows w = {.block = 32 * random_size(1, 4)};
-    w.k = w.block * random_size(1, max_k / w.block);
-    if (random_bits() % 3 == 0)
-        w.block = w.k;
+    pome_coded_rows w = {.k = k, .block = block};
     size_t n_scales = n * (w.k / w.block);
     w.codes = bytes(0, has_nibbles(codes) ? n * w.k / 2 : n * w.k);
     if (codes == POME_CODES_LUT4) {
@@ -55,6 +52,12 @@ static pome_coded_rows random_rows(pome_codes codes, size_t n, size_t max_k)
         w.offset_f16 = offset;
     }
     return w;
+}
+
+static pome_coded_rows random_rows(pome_codes codes, size_t n, size_t max_k)
+{
+    size_t block = 32 * random_size(1, 4), k = block * random_size(1, max_k / block);
+    return random_rows_of(codes, n, k, random_bits() % 3 == 0 ? k : block);
 }
 
 /* Codes times a power of two, with 127 in each block: their int8 form is known and exact. */
@@ -114,37 +117,62 @@ static void check_products(const pome_kernels *k, pome_codes codes, const pome_c
         }
 }
 
+/* Each row of activations alone, with the weights from a random row on: the same bits. */
+static void check_alone(const pome_kernels *k, pome_codes codes, const pome_coded_rows *w, const float *x, size_t ldx, size_t m,
+                        const float *y, size_t ldy, size_t n)
+{
+    float *one = output(5, n + 1);
+    for (size_t i = 0; i < m && i < 9; i++) {
+        size_t from = random_size(0, n);
+        pome_coded_rows part = *w;
+        part.codes = (const uint8_t *)w->codes + from * (has_nibbles(codes) ? w->k / 2 : w->k);
+        part.scale_f16 = w->scale_f16 ? w->scale_f16 + from * (w->k / w->block) : NULL;
+        part.offset_f16 = w->offset_f16 ? w->offset_f16 + from * (w->k / w->block) : NULL;
+        k->coded[codes].q8_set(q8_memory, 1, w->k, 0, 1, x + i * ldx, ldx);
+        k->coded[codes].times(one, n - from, q8_memory, 1, &part, n - from, scratch_memory);
+        check_canaries(one, n + 1);
+        for (size_t j = from; j < n; j++)
+            expect_same(one[j - from], y[i * ldy + j], "not as alone", i * n + j);
+    }
+}
+
+static void check_times(const pome_kernels *k, pome_codes codes, const pome_coded_rows *w, size_t m, size_t n, bool exact)
+{
+    size_t ldx = w->k + random_size(0, 5), ldy = n + random_size(0, 3);
+    float *x = at_guard(3, ((m - 1) * ldx + w->k) * sizeof *x), *y = output(4, m * ldy + 1);
+    if (exact)
+        exact_activations(x, ldx, m, w->k);
+    else
+        for (size_t i = 0; i < m; i++)
+            for (size_t p = 0; p < w->k; p++)
+                x[i * ldx + p] = random_float() * random_float();
+    set_all(k, codes, x, ldx, m, w->k);
+    k->coded[codes].times(y, ldy, q8_memory, m, w, n, scratch_memory);
+    check_canaries(y, m * ldy + 1);
+    check_products(k, codes, w, x, ldx, m, y, ldy, n, exact);
+    check_alone(k, codes, w, x, ldx, m, y, ldy, n);
+}
+
 static void check_slot(const pome_kernels *k, pome_codes codes)
 {
     for (int round = 0; round < 48; round++) {
-        size_t m = round % 3 == 0 ? 1 : random_size(1, MAX_M), n = random_size(0, 40), ldy = n + random_size(0, 3);
+        size_t m = round % 3 == 0 ? 1 : random_size(1, MAX_M), n = random_size(0, 40);
         pome_coded_rows w = random_rows(codes, n, m > 8 ? 32 * 20 : MAX_K);
-        size_t ldx = w.k + random_size(0, 5);
-        bool exact = random_bits() % 4 != 0;
-        float *x = at_guard(3, ((m - 1) * ldx + w.k) * sizeof *x), *y = output(4, m * ldy + 1), *one = output(5, n + 1);
-        if (exact)
-            exact_activations(x, ldx, m, w.k);
-        else
-            for (size_t i = 0; i < m; i++)
-                for (size_t p = 0; p < w.k; p++)
-                    x[i * ldx + p] = random_float() * random_float();
-        set_all(k, codes, x, ldx, m, w.k);
-        k->coded[codes].times(y, ldy, q8_memory, m, &w, n, scratch_memory);
-        check_canaries(y, m * ldy + 1);
-        check_products(k, codes, &w, x, ldx, m, y, ldy, n, exact);
-        for (size_t i = 0; i < m && i < 6; i++) { /* a row alone, and from row `from` of the weights on */
-            size_t from = random_size(0, n);
-            pome_coded_rows part = w;
-            part.codes = (const uint8_t *)w.codes + from * (has_nibbles(codes) ? w.k / 2 : w.k);
-            part.scale_f16 = w.scale_f16 ? w.scale_f16 + from * (w.k / w.block) : NULL;
-            part.offset_f16 = w.offset_f16 ? w.offset_f16 + from * (w.k / w.block) : NULL;
-            k->coded[codes].q8_set(q8_memory, 1, w.k, 0, 1, x + i * ldx, ldx);
-            k->coded[codes].times(one, n - from, q8_memory, 1, &part, n - from, scratch_memory);
-            check_canaries(one, n + 1);
-            for (size_t j = from; j < n; j++)
-                expect_same(one[j - from], y[i * ldy + j], "not as alone", i * n + j);
-        }
+        check_times(k, codes, &w, m, n, random_bits() % 4 != 0);
     }
+}
+
+/* Levels have loops of their own for a few rows of activations, and read long rows of weights in another order: all
+ * numbers up to 9, all rests of 8 and of 16 rows of weights, even and odd numbers of blocks. */
+static void check_few(const pome_kernels *k, pome_codes codes)
+{
+    for (size_t m = 1; m <= 9; m++)
+        for (size_t n = 1; n <= 33; n += n < 16 ? 1 : 3 + m % 2) {
+            size_t k_of = 32 * (n % 4 == 3 ? random_size(1, 20) : (has_nibbles(codes) ? 38 : 19) + random_size(0, 3));
+            size_t blocks = k_of / 32 % 3 == 0 && m % 2 ? 3 : 1;
+            pome_coded_rows w = random_rows_of(codes, n, k_of, m % 4 == 3 ? k_of : 32 * blocks);
+            check_times(k, codes, &w, m, n, true);
+        }
 }
 
 /* Nothing that is not finite may come out finite, and nothing else may be touched by it. */
@@ -179,6 +207,7 @@ static void check_not_finite(const pome_kernels *k, pome_codes codes)
 static void test_times(const pome_kernels *k, pome_codes codes)
 {
     check_slot(k, codes);
+    check_few(k, codes);
     check_not_finite(k, codes);
 }
 
@@ -214,6 +243,18 @@ static void bench_times(const pome_kernels *k, pome_codes codes, size_t m, size_
     {                                                                                                                  \
         bench_times(k, POME_CODES_##codes, 1, BENCH_N);                                                                \
     }                                                                                                                  \
+    static void bench_two_##codes(const pome_kernels *k)                                                               \
+    {                                                                                                                  \
+        bench_times(k, POME_CODES_##codes, 2, BENCH_N);                                                                \
+    }                                                                                                                  \
+    static void bench_four_##codes(const pome_kernels *k)                                                              \
+    {                                                                                                                  \
+        bench_times(k, POME_CODES_##codes, 4, BENCH_N);                                                                \
+    }                                                                                                                  \
+    static void bench_eight_##codes(const pome_kernels *k)                                                             \
+    {                                                                                                                  \
+        bench_times(k, POME_CODES_##codes, 8, BENCH_N);                                                                \
+    }                                                                                                                  \
     static void bench_many_##codes(const pome_kernels *k)                                                              \
     {                                                                                                                  \
         bench_times(k, POME_CODES_##codes, BENCH_M, 128);                                                              \
@@ -232,6 +273,12 @@ static void no_test(const pome_kernels *k)
 #define ROWS(codes, bits)                                                                                              \
     {#codes " x 1", offsetof(pome_kernels, coded[POME_CODES_##codes].times), test_##codes, bench_one_##codes,          \
      1e-9 * BENCH_K * BENCH_N * (bits) / 8, "GB/s of weights"},                                                        \
+        {#codes " x 2", offsetof(pome_kernels, coded[POME_CODES_##codes].times), no_test, bench_two_##codes,           \
+         1e-9 * BENCH_K * BENCH_N * (bits) / 8, "GB/s of weights"},                                                    \
+        {#codes " x 4", offsetof(pome_kernels, coded[POME_CODES_##codes].times), no_test, bench_four_##codes,          \
+         1e-9 * BENCH_K * BENCH_N * (bits) / 8, "GB/s of weights"},                                                    \
+        {#codes " x 8", offsetof(pome_kernels, coded[POME_CODES_##codes].times), no_test, bench_eight_##codes,         \
+         1e-9 * BENCH_K * BENCH_N * (bits) / 8, "GB/s of weights"},                                                    \
         {#codes " x 64", offsetof(pome_kernels, coded[POME_CODES_##codes].times), no_test, bench_many_##codes,         \
          1e-9 * BENCH_K * 128.0 * BENCH_M, "GMAC/s"}
 static const slot slots[] = {ROWS(I4, 4.5), ROWS(U4, 5), ROWS(I8, 8), ROWS(U8, 8), ROWS(LUT4, 4)};

@@ -18,7 +18,7 @@
 #include "kernels/x86/avx2.h"
 
 enum { Q8_BLOCK = POME_Q8_BLOCK, Q8_PAIR = 2 * POME_Q8_BLOCK, LANES = 8, CODED_TILE = 16 /* rows of weights that are unpacked at once */,
-       SHORT_ROW = 600, AHEAD = 256, AHEAD_NEXT = 1024 /* bytes */ };
+       FEW = 8 /* rows of activations that take weights as one row does */, SHORT_ROW = 600, AHEAD = 256, AHEAD_NEXT = 1024 /* bytes */ };
 
 /* Ends a step of an unrolled loop. Without it compilers multiply first and add later, through memory, since the products
  * of several steps outnumber the registers. */
@@ -105,7 +105,7 @@ static inline __m256 entry_values(__m128i half)
 }
 
 /* Eight entries from `first` on of each of eight rows, one row to a lane. */
-static inline void transpose_entries(__m256 v[LANES], const uint16_t *table, size_t per_row, const size_t *index, size_t first)
+static inline __attribute__((always_inline)) void transpose_entries(__m256 v[LANES], const uint16_t *table, size_t per_row, const size_t *index, size_t first)
 {
     __m128i r[LANES], s[LANES];
     for (size_t i = 0; i < LANES; i++)
@@ -125,7 +125,7 @@ static inline void transpose_entries(__m256 v[LANES], const uint16_t *table, siz
 }
 
 /* Up to eight entries, `entry` among them and as many after it as there are. */
-static inline void load_entries(entries *e, const uint16_t *table, size_t per_row, const size_t *index, size_t entry)
+static inline __attribute__((always_inline)) void load_entries(entries *e, const uint16_t *table, size_t per_row, const size_t *index, size_t entry)
 {
     if (per_row >= LANES) {
         e->first = entry + LANES <= per_row ? entry : per_row - LANES;

@@ -116,6 +116,19 @@ static pome_status find_def(const pome_opdef **out, survey *s, const char *type,
     return POME_OK;
 }
 
+/* Their inputs and attributes are the application's, so that nothing else about them can be checked. */
+static pome_status refuse_custom(const survey *s, const op_spec *op, pome_error *err)
+{
+    const char *name = op->n_outputs ? op->outputs[0]->name : "";
+    const char *class_name = NULL;
+    for (size_t i = 0; i < op->n_attributes && !class_name; i++)
+        if (strcmp(op->attributes[i]->key, "class_name") == 0)
+            class_name = pome_load_text(op->attributes[i]->value);
+    return pome_fail(err, POME_ERR_UNSUPPORTED,
+                     "function %.100s: %.100s (custom_layer) is of the class %.200s: custom layers need code of the application",
+                     s->function, name, class_name ? class_name : "(without a name)");
+}
+
 static pome_status survey_block(survey *s, const block_spec *b, uint32_t depth, pome_error *err)
 {
     if (depth > s->limits->block_depth)
@@ -127,6 +140,8 @@ static pome_status survey_block(survey *s, const block_spec *b, uint32_t depth, 
         if (++s->n_ops > s->limits->n_ops)
             return pome_fail(err, POME_ERR_LIMIT, "the program has more than %u operations", s->limits->n_ops);
         POME_TRY(find_def(&def, s, op->type, err));
+        if (def && def->id == POME_OP_custom_layer)
+            return refuse_custom(s, op, err);
         if (!def)
             POME_TRY(note_missing(s, op->type, (uint32_t)i, err));
         for (size_t k = 0; k < op->n_blocks; k++)

@@ -323,7 +323,7 @@ static void attend_block(const attention_job *job, const work *w, const rows_at_
     }
 }
 
-/* Adds a partial result of one row to another, which may be empty (sum 0). */
+/* Adds a partial result of one row to another. One of sum 0 is empty: it may hold anything. */
 static void merge(float *total, float *total_max, float *total_sum, const float *acc, float max, float sum, size_t n)
 {
     if (sum == 0)
@@ -335,10 +335,6 @@ static void merge(float *total, float *total_max, float *total_sum, const float 
         return;
     }
     float top = max > *total_max ? max : *total_max;
-    if (top == -INFINITY) { /* both are NaN */
-        *total_sum = NAN;
-        return;
-    }
     float keep = expf(*total_max - top), take = expf(max - top);
     for (size_t j = 0; j < n; j++)
         total[j] = total[j] * keep + acc[j] * take;

@@ -200,9 +200,7 @@ pome_status pome_exec_reserve(pome_exec *e, const pome_tensor *inputs, pome_erro
         const pome_type *type = &p->slots[p->state_slots[i]].type;
         e->t[p->state_slots[i]] = pome_tensor_borrow(nothing, type->dtype, type->rank, type->dim);
     }
-    pome_status s = pome_exec_bind(e, err);
-    e->is_bound = e->has_layout = false;
-    return s;
+    return pome_exec_bind(e, err); /* for no inputs yet: the next run binds anew */
 }
 
 /* ---- running ---- */

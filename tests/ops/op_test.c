@@ -355,7 +355,7 @@ static pome_status run_once(op_test *t, pome_tensor *out, int n_threads, bool st
         char *memory = malloc(size + 64);
         assert_non_null(memory);
         run.scratch = memory + 63 - ((uintptr_t)memory + 63) % 64;
-        memset(run.scratch, 0xcd, size);
+        memset(run.scratch, 0xff, size); /* no numbers, which spread where they are used */
         status = t->impl->run ? t->impl->run(&run, &t->err) : POME_ERR_STATE;
         free(memory);
     }

@@ -274,6 +274,36 @@ static void test_extremes(void **unused)
     pome_tensor_reset(&v);
 }
 
+/* A NaN among keys that are open shows, also where the mask closes everything else, in one block of keys or in several. */
+static void test_lone_nan(void **unused)
+{
+    (void)unused;
+    static const int64_t all_keys[] = {5, 300}, at[] = {0, 4, 140, 299};
+    for (size_t c = 0; c < 4; c++) {
+        int64_t keys = all_keys[c >= 2];
+        setup s = {.rank = 3, .shape = {1, 1, 8}, .keys = keys, .width_v = 2, .groups = 1};
+        pome_tensor q, k, v, mask = op_test_tensor(POME_DTYPE_F32, 2, (int64_t[]){1, keys}, 0, 0);
+        make_qkv(&s, POME_DTYPE_F32, &q, &k, &v);
+        for (int64_t j = 0; j < keys; j++)
+            if (j != at[c])
+                op_test_set(&mask, j, -INFINITY);
+        op_test *t = op_test_begin(POME_OP_scaled_dot_product_attention, POME_OPSET_IOS18);
+        add_inputs(t, &q, &k, &v, &mask);
+        assert_int_equal(op_test_run(t), POME_OK);
+        for (int64_t i = 0; i < 2; i++) /* the one key that is open */
+            assert_true(fabs(op_test_at(op_test_out(t, 0), i) - op_test_at(&v, at[c] * 2 + i)) < 1e-6);
+        op_test_set(&k, at[c] * 8 + 3, NAN);
+        assert_int_equal(op_test_run(t), POME_OK);
+        for (int64_t i = 0; i < 2; i++)
+            assert_true(isnan(op_test_at(op_test_out(t, 0), i)));
+        op_test_end(t);
+        pome_tensor_reset(&q);
+        pome_tensor_reset(&k);
+        pome_tensor_reset(&v);
+        pome_tensor_reset(&mask);
+    }
+}
+
 static void test_rejections(void **unused)
 {
     (void)unused;
@@ -299,7 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_double), cmocka_unit_test(test_pieces),     cmocka_unit_test(test_masked_rows),
         cmocka_unit_test(test_closed_keys),
-        cmocka_unit_test(test_extremes),       cmocka_unit_test(test_rejections),
+        cmocka_unit_test(test_extremes), cmocka_unit_test(test_lone_nan),       cmocka_unit_test(test_rejections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -205,6 +206,50 @@ static void loops_after_pauses(void **state)
     assert_int_equal(atomic_load(&sum), 300 * 10);
 }
 
+typedef struct meeting {
+    int n_threads;
+    atomic_int n_there;
+    atomic_bool is_missed;
+} meeting;
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+/* Stays until every thread holds a chunk; the workers a little longer, so that the caller has to wait for them asleep. */
+static void meet(void *arg, size_t begin, size_t end, int thread)
+{
+    meeting *m = arg;
+    (void)begin, (void)end;
+    atomic_fetch_add(&m->n_there, 1);
+    for (int i = 0; atomic_load(&m->n_there) < m->n_threads; i++) {
+        pause_ms(1);
+        if (i == 10000)
+            atomic_store(&m->is_missed, true);
+        if (atomic_load(&m->is_missed))
+            return;
+    }
+    if (thread > 0)
+        pause_ms(2);
+}
+
+static void every_thread_is_woken(void **state)
+{
+    (void)state;
+    pome_pool *pool;
+    assert_int_equal(pome_pool_create(&pool, 5, NULL), POME_OK);
+    for (int round = 0; round < 10; round++) {
+        meeting m = {.n_threads = 5};
+        pause_ms(2); /* all fall asleep */
+        alarm(60);   /* a caller that nobody wakes */
+        pome_pool_run(pool, 5, 1, meet, &m);
+        alarm(0);
+        assert_false(atomic_load(&m.is_missed));
+    }
+    pome_pool_destroy(&pool);
+}
+
 /* ---- background ---- */
 
 typedef struct count_job {
@@ -259,6 +304,7 @@ int main(void)
         cmocka_unit_test(several_callers_at_once),
         cmocka_unit_test(thread_counts), cmocka_unit_test(idle_threads_sleep),
         cmocka_unit_test(loops_after_pauses),
+        cmocka_unit_test(every_thread_is_woken),
         cmocka_unit_test(jobs_are_done_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 #include "base/f16.h"
 #include "passes/pass.h"
 #include "pome/predictor.h"
-#include "runtime/exec.h"
+#include "runtime/exec_internal.h"
 
 enum { WIDTH = 8, ROWS_MAX = 300, N_PROGRAMS = 300, N_RUNS = 30, N_VALUES = 64, STATE_ROWS = 200, FIXED_ROWS = 4 };
 
@@ -333,6 +333,21 @@ static bool is_equal(const pome_tensor *a, const pome_tensor *b)
     return same;
 }
 
+/* What a step works in lies in what is set aside for it. */
+static void check_places(const pome_exec *e, uint32_t program, uint32_t run)
+{
+    for (uint32_t i = 0; i < e->plan->body->n_steps; i++) {
+        const pome_step *s = &e->plan->body->steps[i];
+        const pome_exec_step *x = &e->body.steps[i];
+        if (s->kind != POME_STEP_TENSOR || x->is_view || x->is_copied_view)
+            continue;
+        size_t size = pome_exec_scratch(e, s, x), room = x->scratch_place.room;
+        if (size > room || (size && ((char *)x->scratch != e->main_base + x->scratch_place.offset ||
+                                     x->scratch_place.offset + room > e->main.size)))
+            fail_msg("program %u, run %u, step %u: %zu bytes of scratch memory where there are %zu", program, run, i, size, room);
+    }
+}
+
 static bool run_and_compare(const pome_plan *plan, pome_exec *used, uint32_t program, uint32_t run)
 {
     static uint16_t state_before[STATE_ROWS * WIDTH], state_after[STATE_ROWS * WIDTH];
@@ -342,6 +357,8 @@ static bool run_and_compare(const pome_plan *plan, pome_exec *used, uint32_t pro
     memcpy(state_before, in.states[0].data, sizeof state_before);
     pome_status status = pome_exec_run(used, in.t, in.state_list, &err);
     memcpy(state_after, in.states[0].data, sizeof state_after);
+    if (status == POME_OK)
+        check_places(used, program, run);
     memcpy(in.states[0].data, state_before, sizeof state_before);
     assert_int_equal(pome_exec_run(fresh, in.t, in.state_list, &err), status);
     if (memcmp(in.states[0].data, state_after, sizeof state_after) != 0)

@@ -12,6 +12,7 @@ enum {
 
 static const double gain_min = 1.03;    /* times the plain speed that a draft must promise */
 static const double share_lost_max = 0.01; /* of the time of all passes that wrong drafts may cost */
+static const double faster_than_plain = 0.8;
 static const double row_cost_guess = 0.05; /* of a step, for each row, before a pass was measured */
 
 struct pome_speculator {
@@ -131,7 +132,22 @@ static void learn_time(double *average, double seconds)
 void pome_speculator_learn(pome_speculator *s, double seconds, int64_t n_right, int64_t n_seen)
 {
     int64_t k = s->draft.n;
-    learn_time(&s->pass_s[k], seconds);
+    if (k > 0 && seconds < faster_than_plain * s->pass_s[0]) { /* more rows take no less: the plain steps were slowed down */
+        learn_time(&s->pass_s[k], seconds);
+        s->pass_s[0] = 0.0; /* the next one is plain, and measured anew */
+    } else if (k > 0) {
+        double usual = pass_seconds(s, k);
+        seconds = seconds < 2.0 * usual ? seconds : 2.0 * usual; /* most of it is not the draft's */
+        if (s->pass_s[k] == 0.0)
+            s->pass_s[k] = 0.5 * (usual + seconds); /* one measurement may be anything */
+        else
+            learn_time(&s->pass_s[k], seconds);
+        s->lost_s += seconds - s->pass_s[0] * (double)(1 + n_right);
+        if (s->lost_s < 0.0) /* what was won is not to be lost again */
+            s->lost_s = 0.0;
+    } else {
+        learn_time(&s->pass_s[0], seconds);
+    }
     s->n_measured = k > s->n_measured ? k : s->n_measured;
     s->spent_s += seconds;
     if (k == 0)
@@ -144,7 +160,4 @@ void pome_speculator_learn(pome_speculator *s, double seconds, int64_t n_right, 
         *right *= fade;
         *wrong *= fade;
     }
-    s->lost_s += seconds - s->pass_s[0] * (double)(1 + n_right);
-    if (s->lost_s < 0.0) /* what was won is not to be lost again */
-        s->lost_s = 0.0;
 }

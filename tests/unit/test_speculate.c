@@ -551,15 +551,12 @@ static pome_status flow(pome_drafter *base, const int32_t *history, int64_t n, i
     return POME_OK;
 }
 
-/* Plays `n` passes in which a drafted token is right with chance `right`, a step takes 1 s and each further row row_s.
- * Returns seconds per token. */
-static double play(int n, double right, double row_s, int class, int64_t *n_drafted)
+/* Passes in which a drafted token is right with chance `right`, a step takes 1 s and each further row row_s; the pass
+ * `hiccup` (-1: none) takes 50 s more, which do not count. Returns seconds per token. */
+static double go_on(pome_speculator *s, int n, double right, double row_s, int hiccup, int64_t *n_drafted)
 {
-    stream d = {{flow, NULL}, class};
-    pome_speculator *s = NULL;
     double seconds = 0, n_tokens = 0;
     uint32_t seed = 3;
-    assert_int_equal(pome_speculator_create(&s, &d.base, 16, false, NULL), POME_OK);
     *n_drafted = 0;
     for (int i = 0; i < n; i++) {
         const int32_t *ids = NULL;
@@ -569,13 +566,29 @@ static double play(int n, double right, double row_s, int class, int64_t *n_draf
         while (good < k && next(&seed) % 10000 < right * 10000)
             good++;
         double pass_s = 1.0 + row_s * (double)k;
-        pome_speculator_learn(s, pass_s, good, good < k ? good + 1 : k);
+        pome_speculator_learn(s, pass_s + (i == hiccup ? 50 : 0), good, good < k ? good + 1 : k);
         seconds += pass_s;
         n_tokens += 1.0 + (double)good;
         *n_drafted += k;
     }
-    pome_speculator_destroy(&s);
     return seconds / n_tokens;
+}
+
+static pome_speculator *speculator_for(stream *d, int class)
+{
+    pome_speculator *s = NULL;
+    *d = (stream){{flow, NULL}, class};
+    assert_int_equal(pome_speculator_create(&s, &d->base, 16, false, NULL), POME_OK);
+    return s;
+}
+
+static double play(int n, double right, double row_s, int class, int64_t *n_drafted)
+{
+    stream d;
+    pome_speculator *s = speculator_for(&d, class);
+    double seconds = go_on(s, n, right, row_s, -1, n_drafted);
+    pome_speculator_destroy(&s);
+    return seconds;
 }
 
 static void test_choosing_lengths(void **state)
@@ -593,6 +606,41 @@ static void test_choosing_lengths(void **state)
     }
 }
 
+/* Text that stops repeating itself: what was won before is not spent, and what was right long ago is forgotten. */
+static void test_text_that_changes(void **state)
+{
+    (void)state;
+    stream d;
+    int64_t n = 0;
+    for (int class = 0; class < POME_DRAFT_CLASSES; class++) {
+        pome_speculator *s = speculator_for(&d, class);
+        assert_true(go_on(s, 2000, 0.95, 0.05, -1, &n) < 0.35 && n > 2000);
+        assert_true(go_on(s, 300, 0.0, 0.05, -1, &n) < 1.1); /* 16 wrong tokens in each pass would be 1.8 */
+        pome_speculator_destroy(&s);
+        s = speculator_for(&d, class);
+        go_on(s, 2000, 0.95, 0.5, -1, &n);
+        assert_true(go_on(s, 300, 0.0, 0.5, -1, &n) < 1.1);
+        pome_speculator_destroy(&s);
+    }
+}
+
+/* One pass during which another program ran: neither does it make drafts look cheap, nor does it end them. */
+static void test_a_hiccup(void **state)
+{
+    (void)state;
+    stream d;
+    int64_t n = 0;
+    for (int class = 0; class < POME_DRAFT_CLASSES; class++)
+        for (int hiccup = 0; hiccup < 12; hiccup++) {
+            pome_speculator *s = speculator_for(&d, class);
+            assert_true(go_on(s, 250, 0.0, 0.3, hiccup, &n) < 1.12);
+            pome_speculator_destroy(&s);
+            s = speculator_for(&d, class);
+            assert_true(go_on(s, 250, 0.95, 0.05, hiccup, &n) < 0.5);
+            pome_speculator_destroy(&s);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -608,6 +656,8 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_distribution),
         cmocka_unit_test(test_choosing_lengths),
+        cmocka_unit_test(test_text_that_changes),
+        cmocka_unit_test(test_a_hiccup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,15 @@ static pome_status demand(pome_infer *c, uint32_t param, int32_t rank, int64_t d
                            pome_type_print(&wanted, b, sizeof b));
 }
 
+/* A state to begin with, [b, width]. coremltools makes one of packed sequences with a row for each step; as in the framework
+ * rows beyond those of x's batch are not read. */
+static pome_status demand_state(pome_infer *c, uint32_t param, int64_t batch, int64_t width, pome_error *err)
+{
+    const pome_type *t = pome_infer_type(c, param);
+    bool has_more = t && t->rank == 2 && batch >= 0 && t->dim[0] > batch;
+    return demand(c, param, 2, has_more ? t->dim[0] : batch, width, err);
+}
+
 /* The hidden size from weight_hh [gates * H, H]. */
 static pome_status hidden_size(pome_infer *c, uint32_t weight_hh, int64_t gates, int64_t *out, pome_error *err)
 {
@@ -52,7 +61,7 @@ pome_status pome_infer_rnn(pome_infer *c, pome_error *err)
         POME_TRY(pome_infer_word(c, P_gru_recurrent_activation, ACTIVATIONS, err));
     POME_TRY(hidden_size(c, P_rnn_weight_hh, gates, &h, err));
     POME_TRY(demand(c, P_rnn_weight_ih, 2, gates * h, x->dim[2], err));
-    POME_TRY(demand(c, P_rnn_initial_h, 2, x->dim[1], h, err));
+    POME_TRY(demand_state(c, P_rnn_initial_h, x->dim[1], h, err));
     POME_TRY(demand(c, P_rnn_bias, 1, gates * h, 0, err));
     if (is_gru)
         POME_TRY(demand(c, P_gru_input_bias, 1, gates * h, 0, err));
@@ -90,8 +99,8 @@ pome_status pome_infer_lstm(pome_infer *c, pome_error *err)
                                  P_lstm_peephole_back, h, err));
     }
     int64_t width = both ? 2 * h : h;
-    POME_TRY(demand(c, P_lstm_initial_h, 2, x->dim[1], width, err));
-    POME_TRY(demand(c, P_lstm_initial_c, 2, x->dim[1], width, err));
+    POME_TRY(demand_state(c, P_lstm_initial_h, x->dim[1], width, err));
+    POME_TRY(demand_state(c, P_lstm_initial_c, x->dim[1], width, err));
     POME_TRY(pome_infer_bool(c, P_lstm_output_sequence, false, &sequence, err));
     set_outputs(c, x, sequence, width);
     return POME_OK;

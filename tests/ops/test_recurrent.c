@@ -267,6 +267,37 @@ static void gru_like_torch(void **state)
     pome_tensor_reset(&bh);
 }
 
+/* t [rows, n] and two rows of 9 below. */
+static pome_tensor with_more_rows(const pome_tensor *t)
+{
+    double values[256];
+    int64_t n = pome_tensor_count(t), shape[2] = {t->shape[0] + 2, t->shape[1]};
+    for (int64_t i = 0; i < shape[0] * shape[1]; i++)
+        values[i] = i < n ? op_test_at(t, i) : 9;
+    return op_test_tensor_of(t->dtype, 2, shape, values);
+}
+
+static void rows_beyond_the_batch_are_not_read(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        layer l = random_layer((int[]){1, 3, 4}[i % 3], 1 + i / 3);
+        reference(&l);
+        pome_tensor h = with_more_rows(&l.h), c = with_more_rows(&l.c);
+        pome_tensor_reset(&l.h);
+        pome_tensor_reset(&l.c);
+        l.h = h;
+        l.c = c;
+        op_test *t = op_of(&l);
+        assert_int_equal(op_test_run(t), POME_OK);
+        op_test_expect_shape(t, 1, 2, (int64_t[]){l.batch, l.directions * l.hidden});
+        op_test_expect(t, 0, want_y, 1e-4, 1e-5);
+        op_test_expect(t, 1, want_h, 1e-4, 1e-5);
+        op_test_end(t);
+        drop_layer(&l);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +305,7 @@ int main(void)
         cmocka_unit_test(gru_like_double),
         cmocka_unit_test(lstm_like_double),
         cmocka_unit_test(gru_like_torch),
+        cmocka_unit_test(rows_beyond_the_batch_are_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

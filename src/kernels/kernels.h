@@ -33,18 +33,33 @@ typedef enum pome_codes {
     POME_CODES_I8,
     POME_CODES_U8,   /* scale * (code - offset) */
     POME_CODES_LUT4, /* table[code] */
+    POME_CODES_LUT6, /* likewise, four codes in three bytes, low bits first */
+    POME_CODES_LUT8,
     POME_CODES_COUNT
 } pome_codes;
 
-/* Rows of k codes as they lie in a package, one after the other: k/2 or k bytes each. A row has k/block scales (and
- * offsets), rows following each other. */
+/* Rows of k codes as they lie in a package, one after the other: pome_codes_bytes(codes, k) bytes each. A row has k/block
+ * scales (and offsets), rows following each other. */
 typedef struct pome_coded_rows {
     size_t k, block;            /* multiples of 32; block divides k */
     const void *codes;
-    const uint16_t *scale_f16;  /* LUT4: NULL */
+    const uint16_t *scale_f16;  /* palettes: NULL */
     const uint16_t *offset_f16; /* U4, U8; NULL: 0 */
-    const uint16_t *table_f16;  /* LUT4: [16], shared by all rows */
+    const uint16_t *table_f16;  /* palettes: [16], [64] or [256], shared by all rows */
 } pome_coded_rows;
+
+static inline size_t pome_codes_bits(pome_codes codes)
+{
+    return codes == POME_CODES_LUT6 ? 6 : codes == POME_CODES_I8 || codes == POME_CODES_U8 || codes == POME_CODES_LUT8 ? 8 : 4;
+}
+static inline size_t pome_codes_bytes(pome_codes codes, size_t k) /* of a row; k is a multiple of 32 */
+{
+    return k / 32 * 4 * pome_codes_bits(codes);
+}
+static inline bool pome_codes_are_palette(pome_codes codes)
+{
+    return codes == POME_CODES_LUT4 || codes == POME_CODES_LUT6 || codes == POME_CODES_LUT8;
+}
 
 /* Products of coded weights with int8 activations.
  *
@@ -58,8 +73,8 @@ typedef struct pome_coded_kernels {
     void (*q8_set)(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx);
     /* Bytes of scratch, aligned to 64, that a call of times needs; it does not depend on n. */
     size_t (*scratch)(size_t m, size_t k);
-    /* y[i][j] = sum of activations' row i times weights' row j, i < m, j < n; y's rows are ldy apart. A table of LUT4
-     * may be held in 16 bits of its largest element. */
+    /* y[i][j] = sum of activations' row i times weights' row j, i < m, j < n; y's rows are ldy apart. A palette may be held
+     * in 16 bits of its largest element. */
     void (*times)(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch);
 } pome_coded_kernels;
 

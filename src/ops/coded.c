@@ -11,7 +11,7 @@ static size_t round_up(size_t n, size_t to)
 
 static pome_codes kind_of(const pome_encoded_codes *c)
 {
-    return c->table_f16                ? POME_CODES_LUT4
+    return c->table_f16                ? (c->code == POME_DTYPE_U6 ? POME_CODES_LUT6 : c->code == POME_DTYPE_U8 ? POME_CODES_LUT8 : POME_CODES_LUT4)
            : c->code == POME_DTYPE_I4 ? POME_CODES_I4
            : c->code == POME_DTYPE_U4 ? POME_CODES_U4
            : c->code == POME_DTYPE_I8 ? POME_CODES_I8

@@ -13,8 +13,8 @@ typedef struct pome_coded {
     void (*widen)(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n);
     pome_coded_rows rows;
     size_t n, row_bytes, per_row; /* bytes and scales of a row */
-    size_t table_rows;            /* LUT4: rows that share a table */
-    uint32_t index_bits;          /* LUT4: below 4, indices are widened and tables filled up a few rows at a time */
+    size_t table_rows;            /* palettes: rows that share a table */
+    uint32_t index_bits;          /* palettes: below 4, indices are widened and tables filled up a few rows at a time */
 } pome_coded;
 
 /* Elements [first, first + n * k) of e as n rows. False: not in fast mode, or not of such a form. */

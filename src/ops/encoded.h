@@ -35,9 +35,9 @@ typedef struct pome_encoded_blocks {
 bool pome_encoded_as_blocks(const pome_encoded *e, pome_encoded_blocks *out); /* false: of another form */
 
 /* The forms that fast mode takes, rounding of the single steps not considered: element i is
- * scale_f16[i / block] * (code[i] - offset_f16[i / block]), or for a palette of at most 4 bits table_f16[i / block][code[i]]. */
+ * scale_f16[i / block] * (code[i] - offset_f16[i / block]), or for a palette table_f16[i / block][code[i]]. */
 typedef struct pome_encoded_codes {
-    pome_dtype code; /* I4, U4, I8, U8; palettes: U1 to U4 */
+    pome_dtype code; /* I4, U4, I8, U8; palettes: U1 to U4, U6, U8 */
     const void *codes;
     const uint16_t *scale_f16, *offset_f16; /* offset NULL: none */
     const uint16_t *table_f16;              /* NULL: no palette */

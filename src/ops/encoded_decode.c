@@ -205,9 +205,10 @@ bool pome_encoded_as_codes(const pome_encoded *e, pome_encoded_codes *out)
     bool has_offset = e->offset.count && !is_zero(e, &e->offset), one_entry = e->blocks.block[0] == e->blocks.dim[0];
     if (!e->source.data || e->blocks.rank != 1)
         return false;
-    if (e->kind == ENC_LUT && e->n_bits <= 4 && e->vector == 1 && e->lut.data && e->lut.dtype == POME_DTYPE_F16 &&
+    if (e->kind == ENC_LUT && e->n_bits != 5 && e->n_bits != 7 && e->vector == 1 && e->lut.data && e->lut.dtype == POME_DTYPE_F16 &&
         (e->blocks.step[0] == 1 || one_entry)) {
-        static const pome_dtype of_bits[5] = {0, POME_DTYPE_U1, POME_DTYPE_U2, POME_DTYPE_U3, POME_DTYPE_U4};
+        static const pome_dtype of_bits[9] = {[1] = POME_DTYPE_U1, [2] = POME_DTYPE_U2, [3] = POME_DTYPE_U3, [4] = POME_DTYPE_U4,
+                                              [6] = POME_DTYPE_U6, [8] = POME_DTYPE_U8};
         *out = (pome_encoded_codes){.code = of_bits[e->n_bits], .codes = e->source.data, .block = e->blocks.block[0],
                                     .table_f16 = (const uint16_t *)e->lut.data};
         return true;

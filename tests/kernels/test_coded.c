@@ -6,17 +6,15 @@ enum { BLOCK = POME_Q8_BLOCK, MAX_K = 32 * 80, MAX_M = 40 };
 
 static char *q8_memory, *scratch_memory;
 
-static bool has_nibbles(pome_codes codes)
-{
-    return codes == POME_CODES_I4 || codes == POME_CODES_U4 || codes == POME_CODES_LUT4;
-}
-
 static double weight_at(pome_codes codes, const pome_coded_rows *w, size_t j, size_t p)
 {
     const uint8_t *bytes_of = (const uint8_t *)w->codes;
     size_t at = j * w->k + p, entry = j * (w->k / w->block) + p / w->block;
-    int code = has_nibbles(codes) ? bytes_of[at / 2] >> (at % 2 * 4) & 15 : bytes_of[at];
-    if (codes == POME_CODES_LUT4)
+    size_t bits = pome_codes_bits(codes);
+    int code = 0;
+    for (size_t i = 0; i < bits; i++)
+        code |= (bytes_of[(at * bits + i) / 8] >> (at * bits + i) % 8 & 1) << i;
+    if (pome_codes_are_palette(codes))
         return pome_f16_to_f32(w->table_f16[code]);
     if (codes == POME_CODES_I4)
         code -= (code & 8) * 2;
@@ -39,9 +37,9 @@ static pome_coded_rows random_rows_of(pome_codes codes, size_t n, size_t k, size
 {
     pome_coded_rows w = {.k = k, .block = block};
     size_t n_scales = n * (w.k / w.block);
-    w.codes = bytes(0, has_nibbles(codes) ? n * w.k / 2 : n * w.k);
-    if (codes == POME_CODES_LUT4) {
-        w.table_f16 = halves(1, 16);
+    w.codes = bytes(0, n * pome_codes_bytes(codes, w.k));
+    if (pome_codes_are_palette(codes)) {
+        w.table_f16 = halves(1, (size_t)1 << pome_codes_bits(codes));
         return w;
     }
     w.scale_f16 = halves(1, n_scales);
@@ -98,7 +96,7 @@ static void check_products(const pome_kernels *k, pome_codes codes, const pome_c
 {
     double table_max = 0;
     (void)k;
-    for (size_t i = 0; codes == POME_CODES_LUT4 && i < 16; i++)
+    for (size_t i = 0; pome_codes_are_palette(codes) && i < (size_t)1 << pome_codes_bits(codes); i++)
         table_max = fmax(table_max, fabs(pome_f16_to_f32(w->table_f16[i])));
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < n; j++) {
@@ -125,7 +123,7 @@ static void check_alone(const pome_kernels *k, pome_codes codes, const pome_code
     for (size_t i = 0; i < m && i < 9; i++) {
         size_t from = random_size(0, n);
         pome_coded_rows part = *w;
-        part.codes = (const uint8_t *)w->codes + from * (has_nibbles(codes) ? w->k / 2 : w->k);
+        part.codes = (const uint8_t *)w->codes + from * pome_codes_bytes(codes, w->k);
         part.scale_f16 = w->scale_f16 ? w->scale_f16 + from * (w->k / w->block) : NULL;
         part.offset_f16 = w->offset_f16 ? w->offset_f16 + from * (w->k / w->block) : NULL;
         k->coded[codes].q8_set(q8_memory, 1, w->k, 0, 1, x + i * ldx, ldx);
@@ -168,7 +166,7 @@ static void check_few(const pome_kernels *k, pome_codes codes)
 {
     for (size_t m = 1; m <= 9; m++)
         for (size_t n = 1; n <= 33; n += n < 16 ? 1 : 3 + m % 2) {
-            size_t k_of = 32 * (n % 4 == 3 ? random_size(1, 20) : (has_nibbles(codes) ? 38 : 19) + random_size(0, 3));
+            size_t k_of = 32 * (n % 4 == 3 ? random_size(1, 20) : (pome_codes_bits(codes) < 8 ? 38 : 19) + random_size(0, 3));
             size_t blocks = k_of / 32 % 3 == 0 && m % 2 ? 3 : 1;
             pome_coded_rows w = random_rows_of(codes, n, k_of, m % 4 == 3 ? k_of : 32 * blocks);
             check_times(k, codes, &w, m, n, true);
@@ -193,7 +191,7 @@ static void check_not_finite(const pome_kernels *k, pome_codes codes)
         exact_activations(x, w.k, m, w.k);
         x[w.k - 1] = 0x1p-140f; /* beside nothing, or beside 127: it vanishes */
         if (w.table_f16)
-            ((uint16_t *)(uintptr_t)w.table_f16)[random_size(0, 15)] = round % 2 ? 0x7e00 : 0x7c00;
+            ((uint16_t *)(uintptr_t)w.table_f16)[random_size(0, ((size_t)1 << pome_codes_bits(codes)) - 1)] = round % 2 ? 0x7e00 : 0x7c00;
         else
             ((uint16_t *)(uintptr_t)w.scale_f16)[0] = round % 2 ? 0x7e00 : 0x7c00;
         set_all(k, codes, x, w.k, m, w.k);
@@ -221,6 +219,8 @@ TEST(U4)
 TEST(I8)
 TEST(U8)
 TEST(LUT4)
+TEST(LUT6)
+TEST(LUT8)
 
 /* ---- speed ---- */
 
@@ -233,7 +233,7 @@ static void bench_times(const pome_kernels *k, pome_codes codes, size_t m, size_
         w.block = 32;
     if (codes == POME_CODES_U4)
         w.offset_f16 = (const uint16_t *)(void *)region[2];
-    if (codes == POME_CODES_LUT4)
+    if (pome_codes_are_palette(codes))
         w.table_f16 = w.scale_f16;
     k->coded[codes].times((float *)(void *)region[4], n, q8_memory, m, &w, n, scratch_memory);
 }
@@ -264,6 +264,8 @@ BENCH(U4)
 BENCH(I8)
 BENCH(U8)
 BENCH(LUT4)
+BENCH(LUT6)
+BENCH(LUT8)
 
 static void no_test(const pome_kernels *k)
 {
@@ -281,7 +283,7 @@ static void no_test(const pome_kernels *k)
          1e-9 * BENCH_K * BENCH_N * (bits) / 8, "GB/s of weights"},                                                    \
         {#codes " x 64", offsetof(pome_kernels, coded[POME_CODES_##codes].times), no_test, bench_many_##codes,         \
          1e-9 * BENCH_K * 128.0 * BENCH_M, "GMAC/s"}
-static const slot slots[] = {ROWS(I4, 4.5), ROWS(U4, 5), ROWS(I8, 8), ROWS(U8, 8), ROWS(LUT4, 4)};
+static const slot slots[] = {ROWS(I4, 4.5), ROWS(U4, 5), ROWS(I8, 8), ROWS(U8, 8), ROWS(LUT4, 4), ROWS(LUT6, 6), ROWS(LUT8, 8)};
 
 int main(int argc, char **argv)
 {

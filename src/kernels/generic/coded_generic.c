@@ -69,40 +69,40 @@ static size_t scratch_generic(size_t m, size_t k)
 static void unpack(pome_codes codes, const pome_coded_rows *w, const int32_t *table, size_t j, size_t b, int32_t *dst)
 {
     const uint8_t *bytes = (const uint8_t *)w->codes;
-    size_t at = j * w->k + b * BLOCK;
+    size_t at = j * w->k + b * BLOCK, bits = pome_codes_bits(codes);
     for (size_t p = 0; p < BLOCK; p++) {
-        int nibble = bytes[codes == POME_CODES_I8 || codes == POME_CODES_U8 ? 0 : (at + p) / 2] >> (p % 2 * 4) & 15;
+        size_t first = (at + p) * bits, byte = first / 8;
+        unsigned word = bytes[byte] | (first % 8 + bits > 8 ? (unsigned)bytes[byte + 1] << 8 : 0);
+        int code = (int)(word >> first % 8 & ((1u << bits) - 1));
         switch (codes) {
         case POME_CODES_I4:
-            dst[p] = nibble - (nibble & 8) * 2;
-            break;
-        case POME_CODES_U4:
-            dst[p] = nibble;
+            dst[p] = code - (code & 8) * 2;
             break;
         case POME_CODES_I8:
-            dst[p] = ((const int8_t *)w->codes)[at + p];
+            dst[p] = code - (code & 128) * 2;
             break;
+        case POME_CODES_U4:
         case POME_CODES_U8:
-            dst[p] = bytes[at + p];
+            dst[p] = code;
             break;
         default:
-            dst[p] = table[nibble];
+            dst[p] = table[code];
             break;
         }
     }
 }
 
 /* The table in units of its largest element / 32767; returns the unit, NaN if an entry is not finite. */
-static float integer_table(const uint16_t *table_f16, int32_t *table)
+static float integer_table(const uint16_t *table_f16, int32_t *table, size_t n)
 {
     float max = 0;
     bool finite = true;
-    for (size_t i = 0; i < 16; i++) {
+    for (size_t i = 0; i < n; i++) {
         float entry = fabsf(pome_f16_to_f32(table_f16[i]));
         finite = finite && isfinite(entry);
         max = entry > max ? entry : max;
     }
-    for (size_t i = 0; i < 16; i++)
+    for (size_t i = 0; i < n; i++)
         table[i] = finite && max > 0 ? (int32_t)rintf(pome_f16_to_f32(table_f16[i]) * (32767.0f / max)) : 0;
     return finite ? max / 32767.0f : NAN;
 }
@@ -116,16 +116,17 @@ static float entry_value(uint16_t half)
 
 static void times(pome_codes codes, float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n)
 {
-    int32_t table[16], code[BLOCK];
+    int32_t table[256], code[BLOCK];
+    bool palette = pome_codes_are_palette(codes);
     float unit = 0;
-    if (codes == POME_CODES_LUT4)
-        unit = integer_table(w->table_f16, table);
+    if (palette)
+        unit = integer_table(w->table_f16, table, (size_t)1 << pome_codes_bits(codes));
     for (size_t j = 0; j < n; j++) {
         for (size_t i = 0; i < m; i++)
             y[i * ldy + j] = 0;
         for (size_t b = 0; b < w->k / BLOCK; b++) {
             size_t entry = j * (w->k / w->block) + b * BLOCK / w->block;
-            float scale = codes == POME_CODES_LUT4 ? unit : entry_value(w->scale_f16[entry]);
+            float scale = palette ? unit : entry_value(w->scale_f16[entry]);
             bool shifted = (codes == POME_CODES_U4 || codes == POME_CODES_U8) && w->offset_f16;
             unpack(codes, w, table, j, b, code);
             for (size_t i = 0; i < m; i++) {
@@ -153,6 +154,8 @@ TIMES(times_u4, POME_CODES_U4)
 TIMES(times_i8, POME_CODES_I8)
 TIMES(times_u8, POME_CODES_U8)
 TIMES(times_lut4, POME_CODES_LUT4)
+TIMES(times_lut6, POME_CODES_LUT6)
+TIMES(times_lut8, POME_CODES_LUT8)
 
 static inline void widen(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n)
 {
@@ -187,4 +190,6 @@ void pome_kernels_fill_coded_generic(pome_kernels *k)
     k->coded[POME_CODES_I8] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_i8};
     k->coded[POME_CODES_U8] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_u8};
     k->coded[POME_CODES_LUT4] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_lut4};
+    k->coded[POME_CODES_LUT6] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_lut6};
+    k->coded[POME_CODES_LUT8] = (pome_coded_kernels){q8_size_generic, q8_set_generic, scratch_generic, times_lut8};
 }

@@ -67,10 +67,10 @@ static inline row_group rows_apart(const pome_coded_rows *w, size_t row_bytes, s
 }
 /* How far apart n rows are taken: an odd number of rows, since streams at a multiple of 4 KB from each other would push one
  * another out of the cache. */
-static inline size_t rows_between(size_t n, size_t row_bytes)
+static inline size_t rows_between(size_t n, size_t row_bytes, size_t short_row)
 {
     size_t apart = n / LANES;
-    return row_bytes < SHORT_ROW ? 0 : apart % 2 == 0 && apart ? apart - 1 : apart;
+    return row_bytes < short_row ? 0 : apart % 2 == 0 && apart ? apart - 1 : apart;
 }
 
 /* What is multiplied soon after `at`: of these rows, or past their ends of the eight after them and those that follow. */

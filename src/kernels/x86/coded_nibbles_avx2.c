@@ -420,7 +420,7 @@ static few_fn *const *few_of(const coded_job *job, bool is_signed)
 static void times_few(float *y, size_t ldy, size_t m, const coded_job *job, size_t n, few_fn *const *few)
 {
     __m256 acc[AT_ONCE];
-    size_t apart = rows_between(n, job->row_bytes); /* each lane goes through rows that follow one another */
+    size_t apart = rows_between(n, job->row_bytes, SHORT_ROW); /* each lane goes through rows that follow one another */
     for (size_t j = 0; j < n; j += j < apart ? 1 : LANES) {
         j = j == apart ? apart * LANES : j;
         if (j >= n)
@@ -443,7 +443,7 @@ static void times_few(float *y, size_t ldy, size_t m, const coded_job *job, size
 static inline __attribute__((always_inline)) void times_one(float *y, const coded_job *job, size_t n, bool is_signed,
                                                             bool has_offset, bool plain)
 {
-    size_t apart = rows_between(n, job->row_bytes);
+    size_t apart = rows_between(n, job->row_bytes, SHORT_ROW);
     for (size_t j = 0; j < apart; j++) {
         row_group g = rows_apart(job->w, job->row_bytes, j, apart, n);
         store_rows_apart(y + j, eight_rows(job, &g, is_signed, has_offset, plain), apart);

@@ -1,27 +1,36 @@
-/* Products of 8-bit weights and of 4-bit palettes with int8 activations for AVX2. Both operands are widened to 16 bits
+/* Products of 8-bit weights and of palettes with int8 activations for AVX2. Both operands are widened to 16 bits
  * and multiplied in pairs: 8-bit codes times 8-bit codes overflow the 16-bit sums of the byte instruction, and a palette
  * keeps 16 bits of its entries. A block's sum stays below 2^27.
  *
- * Activations lie in order for 8-bit codes; for palettes a pair of blocks lies as even elements 0..7 of block 0 and of
- * block 1, even elements 8..15 of both, then the odd ones likewise: what unpacking looked-up bytes gives.
+ * Activations lie in order. For palettes eights of a pair of blocks take turns, one of block 0, one of block 1: for 16
+ * entries even elements 0..7, 8..15, then the odd ones likewise, what unpacking looked-up bytes gives; for more entries
+ * elements in order, but the two of a pair exchanged.
+ *
+ * Palettes of 16 and 64 entries are looked up by byte shuffles, 256 entries in memory (palette_avx2.h says why).
  *
  * One row of activations takes eight rows of weights as they lie. More rows share a tile of 16 rows by 512 columns,
  * unpacked to [k/2][16][2] words (16 KB). */
 #include "kernels/x86/coded_avx2.h"
+#include "kernels/x86/palette_avx2.h"
 
-enum { TILE = CODED_TILE, TILE_BLOCKS = 16, STEPS = Q8_BLOCK / 2 };
+enum { TILE = CODED_TILE, TILE_BLOCKS = 16, STEPS = Q8_BLOCK / 2, SHORT_WORDS = 200 /* bytes */ };
 
 typedef struct tile {
     int16_t codes[TILE_BLOCKS][STEPS][TILE][2];
     float scale[TILE_BLOCKS][TILE], offset[TILE_BLOCKS][TILE];
 } tile;
 
-typedef enum word_kind { SIGNED_BYTES, BYTES, PALETTE } word_kind;
+typedef enum word_kind { SIGNED_BYTES, BYTES, PALETTE, PALETTE64, PALETTE256 } word_kind;
 
-typedef struct palette { /* sixteen 16-bit entries by code, as low and high bytes; the unit is the rows' scale */
-    __m128i low, high;
-    float unit;
-} palette;
+static inline bool is_palette(word_kind kind)
+{
+    return kind >= PALETTE;
+}
+
+static inline size_t block_bytes(word_kind kind)
+{
+    return kind == PALETTE ? 16 : kind == PALETTE64 ? 24 : 32;
+}
 
 /* ---- activations ---- */
 
@@ -35,7 +44,10 @@ static inline void store_half(int16_t *p, __m128i v)
     _mm_storeu_si128((__m128i *)(void *)p, v);
 }
 
-static inline void set(void *q8, size_t k, size_t first, size_t n, const float *x, size_t ldx, bool split)
+typedef enum q8_order { IN_ORDER, EVEN_ODD, EXCHANGED } q8_order;
+
+static inline __attribute__((always_inline)) void set(void *q8, size_t k, size_t first, size_t n, const float *x, size_t ldx,
+                                                      q8_order order)
 {
     __m256i even_first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
     for (size_t i = 0; i < n; i++) {
@@ -51,51 +63,30 @@ static inline void set(void *q8, size_t k, size_t first, size_t n, const float *
             quantize_block(c, x + i * ldx + b * Q8_BLOCK, scale + b, sum + b);
             for (size_t h = 0; h < 2; h++) { /* elements 16h.. */
                 __m256i v = _mm256_permute4x64_epi64(_mm256_packs_epi32(c[2 * h], c[2 * h + 1]), 0xd8);
-                int16_t *at = split ? codes + b / 2 * Q8_PAIR + b % 2 * 8 + h * 16 : codes + b * Q8_BLOCK + h * 16;
-                if (split)
+                int16_t *at = codes + b / 2 * Q8_PAIR + (order == IN_ORDER ? b % 2 * Q8_BLOCK : b % 2 * 8) +
+                              (order == EXCHANGED ? 32 : 16) * h;
+                if (order == EVEN_ODD)
                     v = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, even_first), 0xd8);
+                if (order == EXCHANGED)
+                    v = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(v, 0xb1), 0xb1);
                 store_half(at, _mm256_castsi256_si128(v));
-                store_half(at + (split ? 32 : 8), _mm256_extracti128_si256(v, 1));
+                store_half(at + (order == IN_ORDER ? 8 : order == EVEN_ODD ? 32 : 16), _mm256_extracti128_si256(v, 1));
             }
         }
     }
 }
 
-static void q8_set_bytes(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx)
-{
-    (void)m;
-    set(q8, k, first, n, x, ldx, false);
-}
-
-static void q8_set_palette(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx)
-{
-    (void)m;
-    set(q8, k, first, n, x, ldx, true);
-}
+#define Q8_SET(name, order)                                                                                            \
+    static void name(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx)                 \
+    {                                                                                                                  \
+        (void)m;                                                                                                       \
+        set(q8, k, first, n, x, ldx, order);                                                                           \
+    }
+Q8_SET(q8_set_bytes, IN_ORDER)
+Q8_SET(q8_set_palette, EVEN_ODD)
+Q8_SET(q8_set_exchanged, EXCHANGED)
 
 /* ---- weights ---- */
-
-static palette palette_of(const uint16_t *table_f16)
-{
-    palette p;
-    float value[16], max = 0;
-    uint8_t low[16], high[16];
-    bool finite = true;
-    for (size_t i = 0; i < 16; i++) {
-        value[i] = pome_f16_to_f32(table_f16[i]);
-        finite = finite && isfinite(value[i]);
-        max = fabsf(value[i]) > max ? fabsf(value[i]) : max;
-    }
-    for (size_t i = 0; i < 16; i++) {
-        int word = finite && max > 0 ? (int)rintf(value[i] * (32767.0f / max)) : 0;
-        low[i] = (uint8_t)(word & 255);
-        high[i] = (uint8_t)(word >> 8 & 255);
-    }
-    p.low = _mm_loadu_si128((const __m128i *)(const void *)low);
-    p.high = _mm_loadu_si128((const __m128i *)(const void *)high);
-    p.unit = finite ? max / 32767.0f : NAN;
-    return p;
-}
 
 /* 32 bytes of nibbles: words of even elements in v[0], v[1] and odd ones in v[2], v[3], by halves of the vector. */
 static inline void look_up(__m256i v[4], __m256i bytes, const palette *p)
@@ -143,6 +134,54 @@ static inline void palette_pair(__m256i sum[2], const row_group *g, size_t b, bo
     sum[1] = _mm256_permute2x128_si256(a, c, 0x31);
 }
 
+/* Sums of a pair of blocks of eight rows by halves of vectors. Past the row's end the last block counts again. */
+static inline __attribute__((always_inline)) void rows_of_64(__m256i v[LANES], const row_group *g, size_t at, size_t next,
+                                                             const __m256i *x, const palette *p)
+{
+    for (size_t first = 0; first < LANES; first += 4) {
+        code_places places;
+        for (size_t r = 0; r < 4; r++) {
+            places.low[r] = g->codes[first + r] + at;
+            places.high[r] = places.low[r] + next;
+        }
+        for (size_t h = 0; h < 2; h++) {
+            __m256i w[4][2];
+            look_up64(w, &places, h, p);
+            for (size_t r = 0; r < 4; r++) {
+                __m256i s = _mm256_add_epi32(_mm256_madd_epi16(w[r][0], _mm256_load_si256(x + 2 * h)),
+                                             _mm256_madd_epi16(w[r][1], _mm256_load_si256(x + 2 * h + 1)));
+                v[first + r] = h ? _mm256_add_epi32(v[first + r], s) : s;
+            }
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void rows_of_256(__m256i v[LANES], const row_group *g, size_t at, size_t next,
+                                                              const __m256i *x, const palette *p)
+{
+    for (size_t r = 0; r < LANES; r++) {
+        const uint8_t *codes = g->codes[r] + at;
+        __m256i s = _mm256_madd_epi16(look_up256(codes, codes + next, 0, p), _mm256_load_si256(x));
+        for (size_t i = 1; i < 4; i++)
+            s = _mm256_add_epi32(s, _mm256_madd_epi16(look_up256(codes, codes + next, i, p), _mm256_load_si256(x + i)));
+        v[r] = s;
+    }
+}
+
+static inline __attribute__((always_inline)) void large_palette_pair(__m256i sum[2], const row_group *g, size_t b, bool whole,
+                                                                     const int16_t *x, word_kind kind, const palette *p)
+{
+    const __m256i *xv = (const __m256i *)(const void *)(x + b * Q8_BLOCK);
+    __m256i v[LANES];
+    if (kind == PALETTE64)
+        rows_of_64(v, g, b * block_bytes(kind), whole ? block_bytes(kind) : 0, xv, p);
+    else
+        rows_of_256(v, g, b * block_bytes(kind), whole ? block_bytes(kind) : 0, xv, p);
+    __m256i a = sum_four(v), c = sum_four(v + 4);
+    sum[0] = _mm256_permute2x128_si256(a, c, 0x20);
+    sum[1] = _mm256_permute2x128_si256(a, c, 0x31);
+}
+
 static inline __m256i bytes_block(const row_group *g, size_t b, const int16_t *x, word_kind kind)
 {
     __m256i v[LANES], x0 = _mm256_load_si256((const __m256i *)(const void *)(x + b * Q8_BLOCK)),
@@ -166,7 +205,7 @@ static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *
     __m256 acc = _mm256_setzero_ps(), unit = _mm256_set1_ps(p->unit), zero = _mm256_setzero_ps();
     for (size_t b = 0; b < n_blocks;) {
         size_t end = n_blocks;
-        if (kind != PALETTE) {
+        if (!is_palette(kind)) {
             load_entries(&scale, job->w->scale_f16, job->per_row, g->index, b / per_entry);
             if (has_offset)
                 load_entries(&offset, job->w->offset_f16, job->per_row, g->index, b / per_entry);
@@ -178,16 +217,19 @@ static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *
                 if (b % 4 == 0)
                     prefetch_rows(g, b * 16, job->row_bytes);
                 palette_pair(sum, g, b, b + 1 < n_blocks, x, p);
+            } else if (is_palette(kind)) {
+                prefetch_rows(g, b * block_bytes(kind), job->row_bytes);
+                large_palette_pair(sum, g, b, b + 1 < n_blocks, x, kind, p);
             } else {
                 prefetch_rows(g, b * Q8_BLOCK, job->row_bytes);
                 sum[0] = bytes_block(g, b, x, kind);
                 sum[1] = b + 1 < n_blocks ? bytes_block(g, b + 1, x, kind) : sum[0];
             }
             for (size_t h = 0; h < 2 && b + h < n_blocks; h++) {
-                size_t entry = kind == PALETTE ? 0 : (b + h) / per_entry - scale.first;
+                size_t entry = is_palette(kind) ? 0 : (b + h) / per_entry - scale.first;
                 acc = add_block(acc, sum[h], has_offset ? _mm256_loadu_ps(offset.value[entry]) : zero,
                                 _mm256_broadcast_ss(job->x.sum + b + h),
-                                kind == PALETTE ? unit : _mm256_loadu_ps(scale.value[entry]),
+                                is_palette(kind) ? unit : _mm256_loadu_ps(scale.value[entry]),
                                 _mm256_broadcast_ss(job->x.scale + b + h));
             }
         }
@@ -216,22 +258,38 @@ static inline __m128i load_half(const uint8_t *p)
 static inline void unpack_block(int16_t (*dst)[TILE][2], const row_group *g, size_t b, word_kind kind, const palette *p)
 {
     __m256i v[4][4]; /* [quarter][row] */
-    for (size_t r = 0; r < 4; r++) {
-        if (kind == PALETTE) {
-            __m256i words[4];
-            look_up(words,
-                    _mm256_setr_m128i(_mm_loadu_si128((const __m128i *)(const void *)(g->codes[r] + b * 16)),
-                                      _mm_loadu_si128((const __m128i *)(const void *)(g->codes[r + 4] + b * 16))),
-                    p);
-            for (size_t q = 0; q < 4; q++)
-                v[q][r] = words[q];
-        } else {
-            for (size_t q = 0; q < 4; q++)
-                v[q][r] = widen(_mm_unpacklo_epi64(load_half(g->codes[r] + b * Q8_BLOCK + 8 * q),
-                                                   load_half(g->codes[r + 4] + b * Q8_BLOCK + 8 * q)),
-                                kind);
+    if (is_palette(kind) && kind != PALETTE) {
+        code_places at;
+        for (size_t r = 0; r < 4; r++) {
+            at.low[r] = g->codes[r] + b * block_bytes(kind);
+            at.high[r] = g->codes[r + 4] + b * block_bytes(kind);
         }
+        for (size_t h = 0; h < 2 && kind == PALETTE64; h++) {
+            __m256i words[4][2];
+            look_up64(words, &at, h, p);
+            for (size_t r = 0; r < 4; r++) {
+                v[2 * h][r] = words[r][0];
+                v[2 * h + 1][r] = words[r][1];
+            }
+        }
+        for (size_t r = 0; r < 4 && kind == PALETTE256; r++)
+            for (size_t q = 0; q < 4; q++)
+                v[q][r] = look_up256(at.low[r], at.high[r], q, p);
     }
+    for (size_t r = 0; r < 4 && kind == PALETTE; r++) {
+        __m256i words[4];
+        look_up(words,
+                _mm256_setr_m128i(_mm_loadu_si128((const __m128i *)(const void *)(g->codes[r] + b * 16)),
+                                  _mm_loadu_si128((const __m128i *)(const void *)(g->codes[r + 4] + b * 16))),
+                p);
+        for (size_t q = 0; q < 4; q++)
+            v[q][r] = words[q];
+    }
+    for (size_t r = 0; r < 4 && !is_palette(kind); r++)
+        for (size_t q = 0; q < 4; q++)
+            v[q][r] = widen(_mm_unpacklo_epi64(load_half(g->codes[r] + b * Q8_BLOCK + 8 * q),
+                                               load_half(g->codes[r + 4] + b * Q8_BLOCK + 8 * q)),
+                            kind);
     for (size_t q = 0; q < 4; q++)
         store_steps(dst + 4 * q, v[q]);
 }
@@ -242,12 +300,12 @@ static void unpack_tile(tile *t, const coded_job *job, const row_group g[2], siz
     for (size_t half = 0; half < 2; half++) {
         for (size_t b = 0; b < n_blocks; b++)
             unpack_block((int16_t(*)[TILE][2])(void *)t->codes[b][0][half * LANES], &g[half], first + b, kind, p);
-        if (kind != PALETTE)
+        if (!is_palette(kind))
             spread_entries(t->scale, job->w->scale_f16, job, &g[half], first, n_blocks, half);
         if (kind == BYTES && job->w->offset_f16)
             spread_entries(t->offset, job->w->offset_f16, job, &g[half], first, n_blocks, half);
         for (size_t b = 0; b < n_blocks; b++) {
-            if (kind == PALETTE)
+            if (is_palette(kind))
                 _mm256_store_ps(t->scale[b] + half * LANES, _mm256_set1_ps(p->unit));
             if (kind != BYTES || !job->w->offset_f16)
                 _mm256_store_ps(t->offset[b] + half * LANES, _mm256_setzero_ps());
@@ -303,7 +361,7 @@ static inline __attribute__((always_inline)) void many(float *y, size_t ldy, con
                                                        const palette *p)
 {
     size_t n_blocks = job->w->k / Q8_BLOCK, k = job->w->k;
-    bool split = kind == PALETTE;
+    bool split = is_palette(kind);
     for (size_t j = 0; j < n; j += TILE) {
         row_group g[2] = {rows_from(job->w, job->row_bytes, j, n), rows_from(job->w, job->row_bytes, j + LANES, n)};
         for (size_t first = 0; first < n_blocks; first += TILE_BLOCKS) {
@@ -331,16 +389,17 @@ static inline __attribute__((always_inline)) void times(float *y, size_t ldy, co
                                                         const pome_coded_rows *w, size_t n, void *scratch,
                                                         word_kind kind)
 {
-    size_t block = kind == PALETTE ? w->k : w->block;
-    coded_job job = {w, q8_row(q8, w->k, 2, 0), kind == PALETTE ? w->k / 2 : w->k, w->k / block, block / Q8_BLOCK};
-    palette p = {0};
-    if (kind == PALETTE)
-        p = palette_of(w->table_f16);
+    size_t block = is_palette(kind) ? w->k : w->block;
+    coded_job job = {w, q8_row(q8, w->k, 2, 0), w->k / Q8_BLOCK * block_bytes(kind), w->k / block, block / Q8_BLOCK};
+    palette p;
+    p.unit = 0;
+    if (is_palette(kind))
+        set_palette(&p, w->table_f16, kind == PALETTE ? 16 : kind == PALETTE64 ? 64 : 256);
     if (m != 1) {
         many(y, ldy, q8, m, &job, n, (tile *)scratch, kind, &p);
         return;
     }
-    size_t apart = rows_between(n, job.row_bytes); /* each lane goes through rows that follow one another */
+    size_t apart = rows_between(n, job.row_bytes, SHORT_WORDS); /* each lane goes through rows that follow one another */
     for (size_t step = 0; step < apart + (n - apart * LANES + LANES - 1) / LANES; step++) {
         bool is_apart = step < apart;
         size_t j = is_apart ? step : apart * LANES + (step - apart) * LANES;
@@ -369,9 +428,21 @@ static void times_lut4(float *y, size_t ldy, const void *q8, size_t m, const pom
     times(y, ldy, q8, m, w, n, scratch, PALETTE);
 }
 
+static void times_lut6(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch)
+{
+    times(y, ldy, q8, m, w, n, scratch, PALETTE64);
+}
+
+static void times_lut8(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch)
+{
+    times(y, ldy, q8, m, w, n, scratch, PALETTE256);
+}
+
 void pome_coded_fill_words_avx2(pome_kernels *k)
 {
     k->coded[POME_CODES_I8] = (pome_coded_kernels){q8_size, q8_set_bytes, scratch_size, times_i8};
     k->coded[POME_CODES_U8] = (pome_coded_kernels){q8_size, q8_set_bytes, scratch_size, times_u8};
     k->coded[POME_CODES_LUT4] = (pome_coded_kernels){q8_size, q8_set_palette, scratch_size, times_lut4};
+    k->coded[POME_CODES_LUT6] = (pome_coded_kernels){q8_size, q8_set_exchanged, scratch_size, times_lut6};
+    k->coded[POME_CODES_LUT8] = (pome_coded_kernels){q8_size, q8_set_exchanged, scratch_size, times_lut8};
 }

@@ -24,6 +24,8 @@
 
 #define POME_KERNEL_KC 512
 #define POME_Q8_BLOCK 32 /* activations that share a scale */
+#define POME_Q8_LIMIT 127.0f
+#define POME_Q12_LIMIT 2032.0f /* 16 * 127, whose sums of 32 products with 16 bits fit into 32 */
 #define POME_Q8_GROUP 16 /* rows of activations that a level may interleave */
 
 /* What the codes of weights mean. Nibbles lie low first. */
@@ -65,7 +67,8 @@ static inline bool pome_codes_are_palette(pome_codes codes)
  *
  * Rows of activations become codes and scales in a form that is the level's own, chosen to fit weights of one kind of
  * codes. In each block of 32, scale = max |x| / 127 and code = x / scale, nearest even; a block with an infinity or NaN
- * gets the scale NaN, one whose largest element is below 1e-30 gets zeros. */
+ * gets the scale NaN, one whose largest element is below 1e-30 gets zeros. AVX2 multiplies 8-bit codes and tables in 16 bits
+ * and takes 2032 for 127 there. */
 typedef struct pome_coded_kernels {
     size_t (*q8_size)(size_t m, size_t k); /* bytes for m rows of k; to be aligned to 64 */
     /* Rows [first, first + n) of m; x is their first, rows ldx apart. first is a multiple of POME_Q8_GROUP; different

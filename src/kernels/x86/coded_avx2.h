@@ -1,8 +1,8 @@
 /* What the AVX2 products with int8 activations share.
  *
  * A row of activations is padded with zeros to a whole number of pairs of blocks (64 elements). Its codes come first,
- * then the blocks' scales, then their sums of codes, both as float. The codes are int8 for weights in nibbles, int16
- * for others.
+ * then the blocks' scales, then their sums of codes, both as float. The codes are int8 for weights in nibbles; for others
+ * they lie in 16 bits and use 12 of them.
  *
  * Eight rows of weights go together, one to a lane, so that the blocks' sums become float and are added up in the
  * order that kernels.h prescribes, for one row of activations as for many.
@@ -185,21 +185,21 @@ static inline float max_magnitude(__m256 a, __m256 b, __m256 c, __m256 d)
     return _mm_cvtss_f32(_mm_castsi128_ps(half));
 }
 
-/* 32 codes in order, as four vectors of int32; sets the block's scale and sum. */
-static inline void quantize_block(__m256i code[4], const float *x, float *scale, float *sum)
+/* 32 codes of up to `limit` in order, as four vectors of int32; sets the block's scale and sum. */
+static inline void quantize_block(__m256i code[4], const float *x, float limit, float *scale, float *sum)
 {
     __m256 v[4];
     for (size_t i = 0; i < 4; i++)
         v[i] = _mm256_loadu_ps(x + 8 * i);
     float max = max_magnitude(v[0], v[1], v[2], v[3]);
     bool finite = max < INFINITY;
-    float factor = finite && max >= 1e-30f ? 127.0f / max : 0.0f;
+    float factor = finite && max >= 1e-30f ? limit / max : 0.0f;
     __m256i total = _mm256_setzero_si256();
     for (size_t i = 0; i < 4; i++) {
         code[i] = factor > 0 ? _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(factor))) : _mm256_setzero_si256();
         total = _mm256_add_epi32(total, code[i]);
     }
-    *scale = !finite ? NAN : factor > 0 ? max / 127.0f : 0.0f;
+    *scale = !finite ? NAN : factor > 0 ? max / limit : 0.0f;
     __m128i s = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
     s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
     s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));

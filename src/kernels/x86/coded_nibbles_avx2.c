@@ -52,7 +52,7 @@ static void q8_set(void *q8, size_t m, size_t k, size_t first, size_t n, const f
         float *scale = (float *)(uintptr_t)row.scale, *sum = (float *)(uintptr_t)row.sum;
         for (size_t b = 0; b < k / Q8_BLOCK; b++) {
             __m256i c[4];
-            quantize_block(c, x + i * ldx + b * Q8_BLOCK, scale + b, sum + b);
+            quantize_block(c, x + i * ldx + b * Q8_BLOCK, POME_Q8_LIMIT, scale + b, sum + b);
             __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
             bytes = _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(bytes, order), even_first);
             bytes = _mm256_permute4x64_epi64(bytes, 0xd8); /* [even][odd] */

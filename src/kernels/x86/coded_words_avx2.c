@@ -1,6 +1,6 @@
 /* Products of 8-bit weights and of palettes with int8 activations for AVX2. Both operands are widened to 16 bits
  * and multiplied in pairs: 8-bit codes times 8-bit codes overflow the 16-bit sums of the byte instruction, and a palette
- * keeps 16 bits of its entries. A block's sum stays below 2^27.
+ * keeps 16 bits of its entries. So activations may have 12 bits as well: a block's sum stays below 2^31.
  *
  * Activations lie in order. For palettes eights of a pair of blocks take turns, one of block 0, one of block 1: for 16
  * entries even elements 0..7, 8..15, then the odd ones likewise, what unpacking looked-up bytes gives; for more entries
@@ -60,7 +60,7 @@ static inline __attribute__((always_inline)) void set(void *q8, size_t k, size_t
         }
         for (size_t b = 0; b < k / Q8_BLOCK; b++) {
             __m256i c[4];
-            quantize_block(c, x + i * ldx + b * Q8_BLOCK, scale + b, sum + b);
+            quantize_block(c, x + i * ldx + b * Q8_BLOCK, POME_Q12_LIMIT, scale + b, sum + b);
             for (size_t h = 0; h < 2; h++) { /* elements 16h.. */
                 __m256i v = _mm256_permute4x64_epi64(_mm256_packs_epi32(c[2 * h], c[2 * h + 1]), 0xd8);
                 int16_t *at = codes + b / 2 * Q8_PAIR + (order == IN_ORDER ? b % 2 * Q8_BLOCK : b % 2 * 8) +

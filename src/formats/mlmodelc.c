@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "formats/mil_text.h"
+#include "formats/mlpackage.h"
 #include "formats/model_pipeline.h"
 
 #define SIDE_FILE_MAX_BYTES ((size_t)64 << 20) /* of coremldata.bin and metadata.json */
@@ -86,8 +87,8 @@ static pome_status refuse_without_program(const char *folder, pome_error *err)
                          "coremltools.convert(..., convert_to=\"mlprogram\")",
                          folder);
     if (kind >= 200 && kind != ML_PROGRAM && field)
-        return pome_fail(err, POME_ERR_UNSUPPORTED, "%s is a compiled model of kind %s, not an ML Program", folder,
-                         field->name);
+        return pome_fail(err, POME_ERR_UNSUPPORTED, "%s is a compiled model of kind %s, not an ML Program: %s", folder,
+                         field->name, pome_mlpackage_way_out(kind));
     return pome_fail(err, POME_ERR_FORMAT, "%s: model.mil is missing (copied or downloaded only in part?)", folder);
 }
 

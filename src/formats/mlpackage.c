@@ -29,6 +29,17 @@ static pome_bytes pipeline_of(const pome_coreml_kind *kind)
     return inner;
 }
 
+const char *pome_mlpackage_way_out(uint32_t type)
+{
+    bool is_network = type == 303 || type == 403 || type == 500, is_pipe = type >= PIPELINE_CLASSIFIER && type <= PIPELINE;
+    if (is_network || is_pipe)
+        return "convert its source again with coremltools.convert(..., convert_to=\"mlprogram\")";
+    if (type == 555 || type == 556 || type >= 2000)
+        return "it needs code that only an application or Apple's frameworks have";
+    return "coremltools makes ML Programs of PyTorch and TensorFlow networks alone, so write it as one and convert that, or run "
+           "it with the library that it came from";
+}
+
 pome_status pome_mlpackage_refuse_kind(const pome_coreml_kind *kind, const char *path, pome_error *err)
 {
     char stages[300];
@@ -40,10 +51,9 @@ pome_status pome_mlpackage_refuse_kind(const pome_coreml_kind *kind, const char 
                          kind->type, kind->specification_version);
     pome_coreml_stage_names(stages, sizeof stages, pipeline_of(kind));
     return pome_fail(err, POME_ERR_UNSUPPORTED,
-                     "%s is a Core ML model of kind %s (specification version %d)%s%s, not an ML Program: convert "
-                     "its source again with coremltools.convert(..., convert_to=\"mlprogram\")",
-                     path, kind->type_name, kind->specification_version, stages[0] ? " with the stages " : "",
-                     stages);
+                     "%s is a Core ML model of kind %s (specification version %d)%s%s, not an ML Program: %s", path,
+                     kind->type_name, kind->specification_version, stages[0] ? " with the stages " : "", stages,
+                     pome_mlpackage_way_out(kind->type));
 }
 
 static pome_status make_arenas(pome_mlpackage *p, const pome_mlpackage_limits *limits, pome_error *err)

@@ -66,5 +66,7 @@ pome_status pome_mlpackage_locate(pome_mlpackage_place *out, const char *path, p
 
 /* UNSUPPORTED with one sentence on a model that is no ML Program: what it is and how to convert it. */
 pome_status pome_mlpackage_refuse_kind(const pome_coreml_kind *kind, const char *path, pome_error *err);
+/* What to do about a model of such a kind (a field number of Model), as the end of that sentence. */
+const char *pome_mlpackage_way_out(uint32_t type);
 
 #endif

@@ -235,6 +235,7 @@ static void test_other_kinds_of_models(void **state)
     static const uint8_t network[] = {8, 4, 0xa2, 0x1f, 2, 1, 2};                        /* 500 */
     static const uint8_t pipeline[] = {8, 4, 0xd2, 0x0c, 6, 18, 1, 'a', 18, 1, 'b'};     /* 202, names a, b */
     static const uint8_t unknown[] = {8, 4, 0x82, 0x7d, 0};                              /* 2000, made 2000-2006 */
+    static const uint8_t trees[] = {8, 4, 0x92, 0x19, 2, 1, 2};                          /* 402 */
     static const uint8_t stranger[] = {8, 4, 0xa2, 0xf7, 2, 0};                          /* 6004: not in the format */
     static const uint8_t nothing[] = {8, 4};
     const struct {
@@ -247,6 +248,9 @@ static void test_other_kinds_of_models(void **state)
         {network, sizeof network, POME_ERR_UNSUPPORTED, "coremltools.convert(..., convert_to=\"mlprogram\")"},
         {pipeline, sizeof pipeline, POME_ERR_UNSUPPORTED, "kind pipeline (specification version 4) with the stages a, b,"},
         {unknown, sizeof unknown, POME_ERR_UNSUPPORTED, "kind textClassifier"},
+        {unknown, sizeof unknown, POME_ERR_UNSUPPORTED, "only an application or Apple's frameworks have"},
+        {trees, sizeof trees, POME_ERR_UNSUPPORTED, "kind treeEnsembleClassifier"},
+        {trees, sizeof trees, POME_ERR_UNSUPPORTED, "run it with the library that it came from"},
         {stranger, sizeof stranger, POME_ERR_UNSUPPORTED, "unknown kind 6004"},
         {nothing, sizeof nothing, POME_ERR_FORMAT, "it has no model in it"},
     };

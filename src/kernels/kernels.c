@@ -17,6 +17,7 @@ void pome_kernels_init(pome_kernels *k, pome_cpu_level level)
         pome_kernels_fill_vector_avx512(k);
         pome_kernels_fill_gemm_avx512(k);
         pome_kernels_fill_attend_avx512(k);
+        pome_kernels_fill_conv_avx512(k);
         pome_kernels_fill_coded_avx512(k);
         k->level = POME_CPU_AVX512;
     }
@@ -31,6 +32,7 @@ void pome_kernels_init(pome_kernels *k, pome_cpu_level level)
 #elif defined(__aarch64__)
     if (level >= POME_CPU_NEON && level <= POME_CPU_I8MM) {
         pome_kernels_fill_neon(k);
+        pome_kernels_fill_conv_neon(k);
         pome_kernels_fill_coded_neon(k);
         k->level = POME_CPU_NEON;
     }

@@ -97,6 +97,15 @@ static inline size_t pome_conv_plane_width(const pome_conv_plane *p, size_t n)
     return (n + 7) / 8 * 8 * p->sx + (p->kw - 1) * p->dx;
 }
 
+#define POME_PANEL 16 /* columns of a packed operand */
+
+/* What becomes of sums that are complete: plus bias, plus addend, then not below `low` and not above `high` (NaN stays). */
+typedef struct pome_panel_end {
+    const float *bias;   /* [m] or NULL */
+    const float *addend; /* rows as far apart as those of the result, or NULL */
+    float low, high;     /* infinite: none */
+} pome_panel_end;
+
 typedef struct pome_kernels {
     pome_cpu_level level;
     /* dst[i] = float(src[i]) */
@@ -127,7 +136,11 @@ typedef struct pome_kernels {
     /* c[m][n] = or += sum_k a[m][k] * b[k][n]; here each element takes k in turn, from 0 or from c. */
     void (*gemm_nn_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
                         size_t n, size_t k, bool accumulate);
-    /* Both with b in half, converted as it is read: for few rows of a. */
+    /* c[m][n] = or += sum_p a[m][p] * b[p][n] in the order of gemm_nn_f32, n <= POME_PANEL; b's rows are POME_PANEL apart and
+     * have POME_PANEL elements that may be read. `end` is NULL while more of k follows. */
+    void (*gemm_panel_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t m, size_t n, size_t k,
+                           bool accumulate, const pome_panel_end *end);
+    /* Both gemm_nt and gemm_nn with b in half, converted as it is read: for few rows of a. */
     void (*gemm_nt_f16)(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
                         size_t n, size_t k, bool accumulate);
     void (*gemm_nn_f16)(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
@@ -180,11 +193,13 @@ void pome_kernels_fill_avx2(pome_kernels *k);
 void pome_kernels_fill_vector_avx512(pome_kernels *k);
 void pome_kernels_fill_gemm_avx512(pome_kernels *k);
 void pome_kernels_fill_attend_avx512(pome_kernels *k);
+void pome_kernels_fill_conv_avx512(pome_kernels *k);
 void pome_kernels_fill_coded_avx512(pome_kernels *k);
 void pome_kernels_fill_coded_avx512vnni(pome_kernels *k);
 void pome_kernels_fill_coded_amx(pome_kernels *k);
 #elif defined(__aarch64__)
 void pome_kernels_fill_neon(pome_kernels *k);
+void pome_kernels_fill_conv_neon(pome_kernels *k);
 void pome_kernels_fill_coded_neon(pome_kernels *k);
 void pome_kernels_fill_coded_dotprod(pome_kernels *k);
 void pome_kernels_fill_coded_i8mm(pome_kernels *k);

@@ -211,7 +211,7 @@ static void run_image(const conv_job *job)
 {
     pome_conv_image image = {.r = job->r, .w = &job->w, .weight = &job->weight, .bias = job->bias,
                              .bias_encoded = job->bias_encoded, .after = job->after, .x = job->x, .y = job->y, .n = job->n, .cin = job->cin,
-                             .cout = job->cout, .groups = job->groups, .unfolded = job->unfolded,
+                             .cout = job->cout, .groups = job->groups, .panels = job->unfolded,
                              .thread_scratch = job->thread_scratch};
     pome_conv_image_run(&image);
 }

@@ -1,5 +1,5 @@
-/* Convolution of many positions by a weight in fp32 or fp16: the input is unfolded to [k, positions], so that a product with
- * rows of the weight gives rows of the result. What conv.c does otherwise, position by position, is its oracle. */
+/* Convolution of many positions by a weight in fp32 or fp16: threads unfold pieces of the input to [k, positions], so that a
+ * product with rows of the weight gives rows of the result. What conv.c does otherwise, position by position, is its oracle. */
 #ifndef POME_OPS_CONV_IMAGE_H
 #define POME_OPS_CONV_IMAGE_H
 
@@ -25,16 +25,19 @@ typedef struct pome_conv_image {
     const float *x;                      /* [n, cin, n_in] */
     float *y;                            /* [n, cout, n_out] */
     size_t n, cin, cout, groups;
-    float *unfolded;                     /* pome_conv_image_scratch() */
-    float *tiles;                        /* a part of it: [n_threads, rows, positions] of results */
+    float *panels;                       /* pome_conv_image_scratch() */
     float *thread_scratch;               /* [n_threads, pome_rows_scratch()] */
-    size_t batch, group, first, n_tiles; /* of the current step */
+    size_t k, n_panels, n_together;      /* how the work is cut */
+    size_t image;                        /* of the current step: batch and group */
 } pome_conv_image;
 
 /* Whether it pays: enough positions in more than one row. */
 bool pome_conv_image_is_worth(const pome_window *w);
-/* Floats of scratch beside that of threads; k = cin_group * n_kernel. */
+/* Floats beside thread_scratch; k = cin_group * n_kernel. */
 size_t pome_conv_image_scratch(size_t k, size_t n_out, size_t n_threads);
 void pome_conv_image_run(pome_conv_image *c);
+/* The part of it for one input channel per group and kernels of at most so many elements (conv_planes.c). */
+#define POME_CONV_PLANES_ELEMENTS 81
+void pome_conv_planes_run(pome_conv_image *c);
 
 #endif

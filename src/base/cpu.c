@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static bool amx_permitted(void)
 }
 
 /* Bits: Intel SDM volume 2, CPUID; XCR0: volume 1, chapter 13. */
-pome_cpu_level pome_cpu_detect(void)
+static pome_cpu_level look(void)
 {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d))
@@ -70,18 +71,28 @@ pome_cpu_level pome_cpu_detect(void)
     return POME_CPU_AVX512VNNI;
 }
 #elif defined(__aarch64__)
-pome_cpu_level pome_cpu_detect(void)
+static pome_cpu_level look(void)
 {
     unsigned long cap = getauxval(AT_HWCAP), cap2 = getauxval(AT_HWCAP2);
     bool dotprod = cap >> 20 & 1, i8mm = cap2 >> 13 & 1; /* HWCAP_ASIMDDP, HWCAP2_I8MM */
     return dotprod && i8mm ? POME_CPU_I8MM : dotprod ? POME_CPU_DOTPROD : POME_CPU_NEON;
 }
 #else
-pome_cpu_level pome_cpu_detect(void)
+static pome_cpu_level look(void)
 {
     return POME_CPU_GENERIC;
 }
 #endif
+
+/* Looked up once: a hypervisor traps the instruction, which takes as long as reading a small weight. */
+pome_cpu_level pome_cpu_detect(void)
+{
+    static atomic_int known = -1;
+    int level = atomic_load_explicit(&known, memory_order_relaxed);
+    if (level < 0)
+        atomic_store_explicit(&known, level = (int)look(), memory_order_relaxed);
+    return (pome_cpu_level)level;
+}
 
 static bool same_architecture(pome_cpu_level a, pome_cpu_level b)
 {

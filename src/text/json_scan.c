@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "text/utf8.h"
+
 char pome_json_scan_peek(pome_json_scan *s)
 {
     while (s->pos < s->text.len && (s->text.ptr[s->pos] == ' ' || s->text.ptr[s->pos] == '\n' ||
@@ -65,13 +67,32 @@ static bool escape(pome_json_scan *s)
     return at != NULL;
 }
 
+/* Where the next quote, backslash or control character is, from `pos` on; eight bytes at a time. */
+static size_t next_special(const pome_json_scan *s, size_t pos)
+{
+    const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
+    while (s->text.len - pos >= 8) {
+        uint64_t eight;
+        memcpy(&eight, s->text.ptr + pos, 8);
+        /* (x - ones) & ~x has the high bit set of bytes that are 0, and maybe of some above the lowest of them. */
+        uint64_t quote = eight ^ ones * '"', backslash = eight ^ ones * '\\';
+        uint64_t found = ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) | ((eight - ones * 0x20) & ~eight);
+        if (found & highs)
+            return pos + pome_lowest_byte(found & highs);
+        pos += 8;
+    }
+    while (pos < s->text.len && s->text.ptr[pos] != '"' && s->text.ptr[pos] != '\\' && (unsigned char)s->text.ptr[pos] >= 0x20)
+        pos++;
+    return pos;
+}
+
 bool pome_json_scan_string(pome_json_scan *s, pome_str *out)
 {
     if (!pome_json_scan_punctuation(s, '"'))
         return false;
     size_t begin = s->pos, from = s->pos;
     bool plain = true;
-    for (; s->pos < s->text.len; s->pos++) {
+    for (; (s->pos = next_special(s, s->pos)) < s->text.len; s->pos++) {
         char c = s->text.ptr[s->pos];
         if (c == '"')
             break;
@@ -116,6 +137,12 @@ bool pome_json_scan_int(pome_json_scan *s, int64_t *out)
     return true;
 }
 
+static bool ends_word(char c)
+{
+    return c <= ' ' ? c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == '\0'
+                    : c == ',' || c == ':' || c == ']' || c == '}' || c == '[' || c == '{' || c == '"';
+}
+
 bool pome_json_scan_skip(pome_json_scan *s)
 {
     size_t depth = 0;
@@ -140,7 +167,7 @@ bool pome_json_scan_skip(pome_json_scan *s)
                 return false;
             s->pos++;
         } else {
-            while (s->pos < s->text.len && !strchr(" \n\r\t,:]}[{\"", s->text.ptr[s->pos]))
+            while (s->pos < s->text.len && !ends_word(s->text.ptr[s->pos]))
                 s->pos++;
         }
     } while (depth > 0);

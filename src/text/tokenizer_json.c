@@ -28,6 +28,7 @@ typedef struct reading { /* what lives only while the file is read */
     added *tokens; /* [n_tokens] */
     size_t n_tokens;
     pome_strmap by_content; /* of the added tokens */
+    bool begins_added[256]; /* first bytes of those */
 } reading;
 
 static pome_status not_json(pome_error *err, const char *what, const pome_json_scan *s)
@@ -83,7 +84,8 @@ static pome_status scan_vocab(reading *r, pome_json_scan *s, pome_error *err)
         if (!pome_json_scan_punctuation(s, ':') || !pome_json_scan_int(s, &id))
             return not_json(err, what, s);
         POME_TRY(set_piece(r, id, piece, err));
-        added *token = pome_strmap_get(&r->by_content, piece);
+        bool may_be_added = piece.len > 0 && r->begins_added[(uint8_t)piece.ptr[0]];
+        added *token = may_be_added ? pome_strmap_get(&r->by_content, piece) : NULL;
         if (token) { /* the model's id counts, as in Hugging Face tokenizers */
             token->in_model = true;
             token->token.id = (int32_t)id;
@@ -124,9 +126,11 @@ static pome_status read_added_tokens(const json_t *list, reading *r, pome_error 
 static pome_status read_vocab(pome_tokenizer *t, reading *r, pome_error *err)
 {
     pome_strmap_init(&r->by_content, r->arena);
-    for (size_t i = r->n_tokens; i-- > 0;)
+    for (size_t i = r->n_tokens; i-- > 0;) {
         if (!pome_strmap_set(&r->by_content, r->tokens[i].token.content, &r->tokens[i]))
             return pome_fail_nomem(err, r->n_tokens, "added tokens");
+        r->begins_added[(uint8_t)r->tokens[i].token.content.ptr[0]] = true;
+    }
     pome_json_scan s = {.text = r->vocab};
     pome_status status = scan_vocab(r, &s, err);
     pome_strbuf_reset(&s.scratch);

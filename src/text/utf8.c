@@ -79,12 +79,19 @@ size_t pome_utf8_valid_len(const char *s, size_t len)
         uint64_t eight;
         while (len - i >= 8) { /* most text is ASCII */
             memcpy(&eight, s + i, 8);
-            if (eight & 0x8080808080808080u)
+            if (eight & 0x8080808080808080u) {
+                i += pome_lowest_byte(eight & 0x8080808080808080u);
                 break;
+            }
             i += 8;
         }
         if (i >= len)
             break;
+        const uint8_t *p = (const uint8_t *)s + i;
+        if (p[0] >= 0xc2 && p[0] <= 0xdf && len - i >= 2 && (p[1] & 0xc0) == 0x80) { /* the next most frequent */
+            i += 2;
+            continue;
+        }
         uint32_t cp;
         int n = pome_utf8_decode(s + i, len - i, &cp, NULL);
         if (n < 0)

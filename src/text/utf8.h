@@ -14,6 +14,14 @@
  * UTF-8, minus the length of the maximal invalid part (what one U+FFFD stands for in Python and in the WHATWG rule).
  * *truncated (may be NULL) tells that the part only lacks its last bytes. */
 int pome_utf8_decode(const char *s, size_t len, uint32_t *cp, bool *truncated);
+/* Of eight bytes that were copied from memory: which one is the first with its high bit set. `high` has no other bits and
+ * is not 0. The bits below the lowest one are counted, an eighth of them; little-endian as all of this library. */
+static inline size_t pome_lowest_byte(uint64_t high)
+{
+    const uint64_t ones = 0x0101010101010101u;
+    uint64_t below = (high & (~high + 1)) - 1;
+    return (size_t)((below & ones) * ones >> 56) - 1;
+}
 /* As pome_utf8_decode for text known to be valid: the length alone. */
 static inline size_t pome_utf8_len(char first)
 {

@@ -67,8 +67,29 @@ static pome_value *by_halves(graph *g, pome_value *cos2, pome_value *sin2, const
                   op2(g, plus, op2(g, "mul", b, cos2), op2(g, "mul", a, sin2)), interleave);
 }
 
+/* concat(p cos - q sin, r cos + t sin) */
+static pome_value *of_parts(graph *g, pome_value *p, pome_value *q, pome_value *r, pome_value *t)
+{
+    pome_value *cos = table(g, g->cos, 0, W / 2), *sin = table(g, g->sin, 0, W / 2);
+    return joined(g, op2(g, "sub", op2(g, "mul", p, cos), op2(g, "mul", q, sin)),
+                  op2(g, "add", op2(g, "mul", r, cos), op2(g, "mul", t, sin)), false);
+}
+
+/* One of a batch, with a table that makes two of it. */
+static pome_value *widened(graph *g)
+{
+    pome_value *one = make_op(g->fn, g->fn->body, "slice_by_index", 1, "x", g->x, "begin", make_ints(g->fn, 3, DIMS(0, 0, 0)), "end",
+                              make_ints(g->fn, 3, DIMS(1, S, W)), NULL)->out[0];
+    pome_value *half[2];
+    for (int k = 0; k < 2; k++)
+        half[k] = make_op(g->fn, g->fn->body, "slice_by_index", 1, "x", one, "begin", make_ints(g->fn, 3, DIMS(0, 0, k * W / 2)), "end",
+                          make_ints(g->fn, 3, DIMS(1, S, (k + 1) * W / 2)), NULL)->out[0];
+    return turned(g, one, times(g, -1, half[1]), half[0], false, g->y);
+}
+
 static pome_value *rotary(graph *g, int kind)
 {
+    pome_value *c = part(g, g->y, 0, W / 2), *d = part(g, g->y, W / 2, W);
     pome_value *a = part(g, g->x, 0, W / 2), *b = part(g, g->x, W / 2, W);
     switch (kind) {
     case 0: return turned(g, g->x, times(g, -1, b), a, false, g->cos);
@@ -90,6 +111,16 @@ static pome_value *rotary(graph *g, int kind)
     case 16: return by_halves(g, NULL, NULL, "sub", "sub", false);
     case 17: return by_halves(g, NULL, NULL, "sub", "add", true);
     case 18: return turned(g, g->x, op2(g, "sub", make_float(g->fn, 1), b), a, false, g->cos);
+    case 19: return of_parts(g, a, a, b, a);
+    case 20: return of_parts(g, b, b, b, a);
+    case 21: return of_parts(g, a, b, a, a);
+    case 22: return of_parts(g, a, b, b, b);
+    case 23: return of_parts(g, a, d, b, a);
+    case 24: return of_parts(g, c, b, b, a);
+    case 25: return of_parts(g, a, b, d, a);
+    case 26: return of_parts(g, a, b, b, c);
+    case 27: return of_parts(g, a, times(g, -1, b), b, a);
+    case 28: return widened(g);
     default: return NULL;
     }
 }
@@ -162,6 +193,7 @@ static pome_value *rms_norm(graph *g, int kind)
     case 18: return by_pair(g, 1, NULL, false, 0, W);
     case 19: return of_zeros(g, "fp16");
     case 20: return of_zeros(g, "fp32");
+    case 21: return by_pair(g, -1, NULL, false, 3, W);
     default: return NULL;
     }
 }

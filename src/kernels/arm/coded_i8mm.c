@@ -42,7 +42,7 @@ ALWAYS_INLINE void multiply_eights(float *y, size_t ldy, const void *q8, size_t 
             for (size_t pair = 0; pair < 4; pair++)
                 sum[pair] = vdupq_n_s32(0);
             multiply_pairs(sum, t->codes[b], x[r].codes + at, x[next].codes + at);
-            if (codes == POME_CODES_LUT4) {
+            if (pome_codes_are_palette(codes)) {
                 for (size_t pair = 0; pair < 4; pair++)
                     sum[pair] = vshlq_n_s32(sum[pair], 8);
                 multiply_pairs(sum, t->low[b], x[r].codes + at, x[next].codes + at);

@@ -4,7 +4,8 @@
  *     DOT4(acc, w, x, lane)   each lane of acc grows by its four bytes of w times x's four bytes number `lane`
  *
  * All codes are made signed: uint8 by flipping the sign bit, which takes away 128 and is given back in the integer sum;
- * uint4 fits as it is. A table's entries are 16-bit integers and go through as a high and a low byte.
+ * uint4 fits as it is. A palette's entries are 16-bit integers and go through as a high and a low byte, looked up by table
+ * instructions, which take 64 entries at a time.
  *
  * A row of activations: 32 codes per block (before nibbles: the 16 even elements, then the 16 odd ones, as they lie
  * in the low and high halves of the weights' bytes; else in order), then the blocks' scales, then their sums of codes
@@ -117,38 +118,37 @@ static inline void q8_set_plain(void *q8, size_t m, size_t k, size_t first, size
 typedef struct product {
     const pome_coded_rows *w;
     size_t row_bytes, n_blocks, per_row /* entries */, blocks_per_entry;
-    float unit;          /* LUT4: what an integer of the table stands for */
-    int8x16_t high, low; /* LUT4: bytes of the table by code; low ones less 128 */
+    float unit;                 /* palettes: what an integer of the table stands for */
+    int8_t high[256], low[256]; /* palettes: bytes of the table by code; low ones less 128 */
 } product;
 
-/* The table in 16 bits of its largest element. */
-static inline void set_table(product *p)
+/* n entries in 16 bits of the largest. */
+static inline void set_table(product *p, size_t n)
 {
     float max = 0;
-    int8_t high[16], low[16];
-    for (size_t i = 0; i < 16; i++) {
+    for (size_t i = 0; i < n; i++) {
         float v = fabsf(pome_f16_to_f32(p->w->table_f16[i]));
         max = !(v <= max) && !(max != max) ? v : max; /* NaN stays */
     }
-    for (size_t i = 0; i < 16; i++) {
+    for (size_t i = 0; i < n; i++) {
         float v = pome_f16_to_f32(p->w->table_f16[i]);
         int32_t t = max > 0 && max < INFINITY ? (int32_t)rintf(v * (32767.0f / max)) : 0;
-        high[i] = (int8_t)(t >> 8);
-        low[i] = (int8_t)((t & 255) - 128);
+        p->high[i] = (int8_t)(t >> 8);
+        p->low[i] = (int8_t)((t & 255) - 128);
     }
     p->unit = max < INFINITY ? max / 32767.0f : NAN;
-    p->high = vld1q_s8(high);
-    p->low = vld1q_s8(low);
 }
 
-static inline product product_of(const pome_coded_rows *w, pome_codes codes)
+ALWAYS_INLINE void set_product(product *p, const pome_coded_rows *w, pome_codes codes)
 {
-    product p = {.w = w, .row_bytes = has_nibbles(codes) ? w->k / 2 : w->k, .n_blocks = w->k / Q8_BLOCK,
-                 .per_row = w->k / w->block, .blocks_per_entry = w->block / Q8_BLOCK};
-    p.high = p.low = vdupq_n_s8(0);
-    if (codes == POME_CODES_LUT4)
-        set_table(&p);
-    return p;
+    p->w = w;
+    p->row_bytes = pome_codes_bytes(codes, w->k);
+    p->n_blocks = w->k / Q8_BLOCK;
+    p->per_row = w->k / w->block;
+    p->blocks_per_entry = w->block / Q8_BLOCK;
+    p->unit = 0;
+    if (pome_codes_are_palette(codes))
+        set_table(p, (size_t)1 << pome_codes_bits(codes));
 }
 
 /* Eight rows from j on; past the last of n the last one again. */
@@ -239,15 +239,48 @@ ALWAYS_INLINE int8x16_t high_nibbles(uint8x16_t bytes, pome_codes codes)
 {
     return codes == POME_CODES_I4 ? vshrq_n_s8(vreinterpretq_s8_u8(bytes), 4) : vreinterpretq_s8_u8(vshrq_n_u8(bytes, 4));
 }
-ALWAYS_INLINE int8x16_t look_up(int8x16_t table, int8x16_t codes)
+/* 16 codes, four in three bytes, from 12 bytes that begin `skip` after those that are loaded. */
+ALWAYS_INLINE int8x16_t unpack_sixes(const uint8_t *bytes, uint8_t skip)
 {
-    return vqtbl1q_s8(table, vreinterpretq_u8_s8(codes));
+    static const uint8_t place[16] = {0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11};
+    static const int16_t first_shift[8] = {0, -4, 0, -4, 0, -4, 0, -4}, second_shift[8] = {2, -2, 2, -2, 2, -2, 2, -2};
+    uint16x8_t v = vreinterpretq_u16_u8(vqtbl1q_u8(vld1q_u8(bytes), vaddq_u8(vld1q_u8(place), vdupq_n_u8(skip))));
+    uint16x8_t first = vandq_u16(vshlq_u16(v, vld1q_s16(first_shift)), vdupq_n_u16(0x3f));
+    uint16x8_t second = vandq_u16(vshlq_u16(v, vld1q_s16(second_shift)), vdupq_n_u16(0x3f00));
+    return vreinterpretq_s8_u16(vorrq_u16(first, second));
+}
+
+/* A block of a row as bytes: what is multiplied, or a palette's codes. */
+ALWAYS_INLINE void block_codes(int8x16_t v[2], const uint8_t *bytes, pome_codes codes)
+{
+    if (has_nibbles(codes)) {
+        uint8x16_t b = vld1q_u8(bytes);
+        v[0] = low_nibbles(b, codes);
+        v[1] = high_nibbles(b, codes);
+    } else if (codes == POME_CODES_LUT6) {
+        v[0] = unpack_sixes(bytes, 0);
+        v[1] = unpack_sixes(bytes + 8, 4);
+    } else {
+        v[0] = make_signed(vld1q_u8(bytes), codes);
+        v[1] = make_signed(vld1q_u8(bytes + 16), codes);
+    }
+}
+
+ALWAYS_INLINE int8x16_t look_up(const int8_t *table, int8x16_t codes, pome_codes kind)
+{
+    uint8x16_t index = vreinterpretq_u8_s8(codes);
+    if (kind == POME_CODES_LUT4)
+        return vqtbl1q_s8(vld1q_s8(table), index);
+    int8x16_t v = vqtbl4q_s8(vld1q_s8_x4(table), index); /* 0 where the index is out of range */
+    for (size_t first = 64; kind == POME_CODES_LUT8 && first < 256; first += 64)
+        v = vqtbx4q_s8(v, vld1q_s8_x4(table + first), vsubq_u8(index, vdupq_n_u8((uint8_t)first)));
+    return v;
 }
 
 /* What making codes signed took away. */
 ALWAYS_INLINE int32x4_t restore_sum(int32x4_t sum, float sum_x, pome_codes codes)
 {
-    return codes == POME_CODES_U8 || codes == POME_CODES_LUT4 ? vaddq_s32(sum, vdupq_n_s32((int32_t)sum_x * 128)) : sum;
+    return codes == POME_CODES_U8 || pome_codes_are_palette(codes) ? vaddq_s32(sum, vdupq_n_s32((int32_t)sum_x * 128)) : sum;
 }
 
 /* ---- one row of activations ---- */
@@ -255,26 +288,24 @@ ALWAYS_INLINE int32x4_t restore_sum(int32x4_t sum, float sum_x, pome_codes codes
 ALWAYS_INLINE int32x4_t multiply_row(const product *p, const uint8_t *bytes, int8x16_t x0, int8x16_t x1, pome_codes codes)
 {
     int32x4_t zero = vdupq_n_s32(0);
-    uint8x16_t b = vld1q_u8(bytes);
-    if (!has_nibbles(codes))
-        return dot16(dot16(zero, make_signed(b, codes), x0), make_signed(vld1q_u8(bytes + 16), codes), x1);
-    int8x16_t low = low_nibbles(b, codes), high = high_nibbles(b, codes);
-    if (codes != POME_CODES_LUT4)
-        return dot16(dot16(zero, low, x0), high, x1);
-    int32x4_t sum = dot16(dot16(zero, look_up(p->high, low), x0), look_up(p->high, high), x1);
-    return dot16(dot16(vshlq_n_s32(sum, 8), look_up(p->low, low), x0), look_up(p->low, high), x1);
+    int8x16_t c[2];
+    block_codes(c, bytes, codes);
+    if (!pome_codes_are_palette(codes))
+        return dot16(dot16(zero, c[0], x0), c[1], x1);
+    int32x4_t sum = dot16(dot16(zero, look_up(p->high, c[0], codes), x0), look_up(p->high, c[1], codes), x1);
+    return dot16(dot16(vshlq_n_s32(sum, 8), look_up(p->low, c[0], codes), x0), look_up(p->low, c[1], codes), x1);
 }
 
 ALWAYS_INLINE void eight_rows(float32x4_t acc[2], const product *p, const row_group *g, const q8_view *x, pome_codes codes,
                               bool has_offset)
 {
     entries scale = {.first = 0}, offset = {.first = 0};
-    size_t loaded = 0, block_bytes = has_nibbles(codes) ? 16 : 32; /* entries before `loaded` are at hand */
+    size_t loaded = 0, block_bytes = pome_codes_bytes(codes, Q8_BLOCK); /* entries before `loaded` are at hand */
     acc[0] = acc[1] = vdupq_n_f32(0);
     for (size_t b = 0; b < p->n_blocks; b++) {
         size_t entry = b / p->blocks_per_entry;
         int8x16_t x0 = vld1q_s8(x->codes + b * Q8_BLOCK), x1 = vld1q_s8(x->codes + b * Q8_BLOCK + 16);
-        if (codes != POME_CODES_LUT4 && entry >= loaded) {
+        if (!pome_codes_are_palette(codes) && entry >= loaded) {
             load_entries(&scale, p->w->scale_f16, p, g, entry);
             if (has_offset)
                 load_entries(&offset, p->w->offset_f16, p, g, entry);
@@ -287,7 +318,7 @@ ALWAYS_INLINE void eight_rows(float32x4_t acc[2], const product *p, const row_gr
             int32x4_t sum = vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
             sum = restore_sum(sum, x->sum[b], codes);
             acc[h] = add_block(acc[h], sum, has_offset ? entry_at(&offset, entry, h) : vdupq_n_f32(0), x->sum[b],
-                               codes == POME_CODES_LUT4 ? vdupq_n_f32(p->unit) : entry_at(&scale, entry, h), x->scale[b]);
+                               pome_codes_are_palette(codes) ? vdupq_n_f32(p->unit) : entry_at(&scale, entry, h), x->scale[b]);
         }
     }
 }
@@ -317,7 +348,7 @@ ALWAYS_INLINE void one(float *y, const void *q8, const product *p, size_t n, pom
 /* ---- many rows of activations ---- */
 
 typedef struct tile { /* blocks of eight rows of weights, signed codes, in the order that the product wants */
-    int8_t codes[TILE_BLOCKS][ROWS * Q8_BLOCK], low[TILE_BLOCKS][ROWS * Q8_BLOCK]; /* low: LUT4 only */
+    int8_t codes[TILE_BLOCKS][ROWS * Q8_BLOCK], low[TILE_BLOCKS][ROWS * Q8_BLOCK]; /* low: palettes only */
     float scale[TILE_BLOCKS][ROWS], offset[TILE_BLOCKS][ROWS];
 } tile;
 
@@ -330,21 +361,15 @@ ALWAYS_INLINE void unpack_block(tile *t, size_t at, const product *p, const row_
                                 put_row_fn *put)
 {
     for (size_t r = 0; r < ROWS; r++) {
-        if (!has_nibbles(codes)) {
-            put(t->codes[at], r, 0, make_signed(vld1q_u8(g->codes[r] + b * 32), codes));
-            put(t->codes[at], r, 1, make_signed(vld1q_u8(g->codes[r] + b * 32 + 16), codes));
-            continue;
+        int8x16_t c[2];
+        block_codes(c, g->codes[r] + b * pome_codes_bytes(codes, Q8_BLOCK), codes);
+        for (size_t half = 0; half < 2; half++) {
+            if (pome_codes_are_palette(codes)) {
+                put(t->low[at], r, half, look_up(p->low, c[half], codes));
+                c[half] = look_up(p->high, c[half], codes);
+            }
+            put(t->codes[at], r, half, c[half]);
         }
-        uint8x16_t bytes = vld1q_u8(g->codes[r] + b * 16);
-        int8x16_t even = low_nibbles(bytes, codes), odd = high_nibbles(bytes, codes);
-        if (codes == POME_CODES_LUT4) {
-            put(t->low[at], r, 0, look_up(p->low, even));
-            put(t->low[at], r, 1, look_up(p->low, odd));
-            even = look_up(p->high, even);
-            odd = look_up(p->high, odd);
-        }
-        put(t->codes[at], r, 0, even);
-        put(t->codes[at], r, 1, odd);
     }
 }
 
@@ -369,9 +394,9 @@ ALWAYS_INLINE void unpack_tile(tile *t, const product *p, const row_group *g, si
 {
     for (size_t b = 0; b < n_blocks; b++)
         unpack_block(t, b, p, g, first + b, codes, put);
-    if (codes != POME_CODES_LUT4)
+    if (!pome_codes_are_palette(codes))
         spread_entries(t->scale, p->w->scale_f16, p, g, first, n_blocks);
-    for (size_t b = 0; codes == POME_CODES_LUT4 && b < n_blocks; b++)
+    for (size_t b = 0; pome_codes_are_palette(codes) && b < n_blocks; b++)
         for (size_t r = 0; r < ROWS; r++)
             t->scale[b][r] = p->unit;
     if ((codes == POME_CODES_U4 || codes == POME_CODES_U8) && p->w->offset_f16)
@@ -448,7 +473,7 @@ ALWAYS_INLINE void multiply_fours(float *y, size_t ldy, const void *q8, size_t k
         int32x4_t sum[4][2];
         for (size_t r = 0; r < n_x; r++)
             sum[r][0] = sum[r][1] = vdupq_n_s32(0);
-        for (size_t plane = 0; plane < (codes == POME_CODES_LUT4 ? 2u : 1u); plane++)
+        for (size_t plane = 0; plane < (pome_codes_are_palette(codes) ? 2u : 1u); plane++)
             for (size_t half = 0; half < 2; half++) {
                 const int8_t *w = (plane ? t->low[b] : t->codes[b]) + half * 4 * ROWS * 4;
                 for (size_t r = 0; r < n_x; r++) {
@@ -470,11 +495,12 @@ ALWAYS_INLINE void multiply_fours(float *y, size_t ldy, const void *q8, size_t k
 }
 #endif
 
-/* The five entries of a level whose many-row products are `put` and `multiply`. */
+/* The entries of a level whose many-row products are `put` and `multiply`. */
 #define CODED_TIMES(name, codes, put, multiply)                                                                        \
     static void name(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch) \
     {                                                                                                                  \
-        product p = product_of(w, codes);                                                                              \
+        product p;                                                                                                     \
+        set_product(&p, w, codes);                                                                                     \
         if (m == 1)                                                                                                    \
             one(y, q8, &p, n, codes);                                                                                  \
         else                                                                                                           \
@@ -486,6 +512,8 @@ ALWAYS_INLINE void multiply_fours(float *y, size_t ldy, const void *q8, size_t k
     CODED_TIMES(times_i8, POME_CODES_I8, put, multiply)                                                                \
     CODED_TIMES(times_u8, POME_CODES_U8, put, multiply)                                                                \
     CODED_TIMES(times_lut4, POME_CODES_LUT4, put, multiply)                                                            \
+    CODED_TIMES(times_lut6, POME_CODES_LUT6, put, multiply)                                                            \
+    CODED_TIMES(times_lut8, POME_CODES_LUT8, put, multiply)                                                            \
     void fill(pome_kernels *k)                                                                                         \
     {                                                                                                                  \
         k->coded[POME_CODES_I4] = (pome_coded_kernels){q8_size, q8_set_split, scratch_size, times_i4};                 \
@@ -493,6 +521,8 @@ ALWAYS_INLINE void multiply_fours(float *y, size_t ldy, const void *q8, size_t k
         k->coded[POME_CODES_I8] = (pome_coded_kernels){q8_size, q8_set_plain, scratch_size, times_i8};                 \
         k->coded[POME_CODES_U8] = (pome_coded_kernels){q8_size, q8_set_plain, scratch_size, times_u8};                 \
         k->coded[POME_CODES_LUT4] = (pome_coded_kernels){q8_size, q8_set_split, scratch_size, times_lut4};             \
+        k->coded[POME_CODES_LUT6] = (pome_coded_kernels){q8_size, q8_set_plain, scratch_size, times_lut6};             \
+        k->coded[POME_CODES_LUT8] = (pome_coded_kernels){q8_size, q8_set_plain, scratch_size, times_lut8};             \
     }
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/f16.h"
 #include "kernels/kernels.h"
+#include "kernels/sparse_places.h"
 
 typedef struct f32x8 {
     float32x4_t a, b;
@@ -447,41 +448,204 @@ static void gemm_nn_f16_neon(float *c, size_t ldc, const float *a, size_t lda, c
     }
 }
 
+/* ---- sparse weights: a byte of the mask picks the shuffle that moves its values to their places ---- */
+
+static size_t count_ones(const uint8_t *bits, size_t n_bytes)
+{
+    size_t ones = 0, i = 0;
+    for (; i + 8 <= n_bytes; i += 8)
+        ones += vaddv_u8(vcnt_u8(vld1_u8(bits + i)));
+    for (; i < n_bytes; i++)
+        ones += vget_lane_u8(vcnt_u8(vdup_n_u8(bits[i])), 0);
+    return ones;
+}
+
+/* Eight weights; *values moves on. No more than `end` is read. */
+static inline f32x8 spread8(const uint16_t **values, const uint16_t *end, uint8_t byte)
+{
+    size_t ones = vget_lane_u8(vcnt_u8(vdup_n_u8(byte)), 0);
+    uint16_t left[8] = {0};
+    const uint16_t *from = *values;
+    if (end - from < 8) {
+        memcpy(left, from, ones * sizeof *left);
+        from = left;
+    }
+    *values += ones;
+    return from_f16(vreinterpretq_u16_u8(vqtbl1q_u8(vreinterpretq_u8_u16(vld1q_u16(from)), vld1q_u8(sparse_places[byte]))));
+}
+
+static void decode_sparse_f16_neon(float *dst, const uint8_t *bits, const uint16_t *values, size_t n)
+{
+    const uint16_t *end = values + count_ones(bits, n / 8);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        store8(dst + i, spread8(&values, end, bits[i / 8]));
+    for (; i < n; i++)
+        dst[i] = bits[i / 8] >> (i % 8) & 1 ? pome_f16_to_f32(*values++) : 0.0f;
+}
+
 static void gemv_sparse_f16_neon(float *y, const float *x, const uint8_t *bits, const uint16_t *values, size_t n, size_t k)
 {
-    float row[POME_KERNEL_KC];
-    for (size_t j = 0; j < n; j++) {
-        float total = 0;
-        for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
-            size_t len = k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC;
-            for (size_t i = 0; i < len; i++)
-                row[i] = bits[i / 8] >> (i % 8) & 1 ? pome_f16_to_f32(*values++) : 0.0f;
-            bits += len / 8;
-            total += dot_f32_neon(x + p, row, len);
+    const uint16_t *end = values + count_ones(bits, n * (k / 8));
+    for (size_t j = 0; j < n; j++, bits += k / 8) {
+        y[j] = 0;
+        for (size_t p = 0; p < k;) {
+            size_t stop = k - p < POME_KERNEL_KC ? k : p + POME_KERNEL_KC;
+            f32x8 acc = zero8();
+            for (; p < stop; p += 8)
+                acc = fma8(acc, load8(x + p), spread8(&values, end, bits[p / 8]));
+            y[j] += sum8(acc);
         }
-        y[j] = total;
     }
+}
+
+/* ---- unsigned 4-bit codes with an offset ---- */
+
+static inline half_table table_uint4(float scale, float offset)
+{
+    static const float code[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    uint8x16_t v[2];
+    for (size_t h = 0; h < 2; h++) {
+        f32x8 c = load8(code + 8 * h);
+        c = (f32x8){vsubq_f32(c.a, vdupq_n_f32(offset)), vsubq_f32(c.b, vdupq_n_f32(offset))};
+        v[h] = vreinterpretq_u8_u16(to_f16(scale8(from_f16(to_f16(c)), scale)));
+    }
+    return (half_table){vuzp1q_u8(v[0], v[1]), vuzp2q_u8(v[0], v[1])};
 }
 
 static void gemv_uint4_shift_block_neon(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16,
                                         const uint16_t *offset_f16, size_t n, size_t k, size_t block)
 {
-    float row[POME_KERNEL_KC], table[16];
     for (size_t j = 0; j < n; j++, codes += k / 2, scale_f16 += k / block, offset_f16 += k / block) {
-        float total = 0;
-        for (size_t p = 0; p < k; p += POME_KERNEL_KC) {
-            size_t len = k - p < POME_KERNEL_KC ? k - p : POME_KERNEL_KC;
-            for (size_t q = p; q < p + len; q++) {
-                if (q == p || q % block == 0) {
-                    float scale = pome_f16_to_f32(scale_f16[q / block]), offset = pome_f16_to_f32(offset_f16[q / block]);
-                    for (int code = 0; code < 16; code++)
-                        table[code] = pome_f16_round(scale * pome_f16_round((float)code - offset));
+        y[j] = 0;
+        for (size_t p = 0; p < k;) {
+            size_t end = k - p < POME_KERNEL_KC ? k : p + POME_KERNEL_KC;
+            f32x8 acc = zero8();
+            while (p < end) {
+                size_t stop = (p / block + 1) * block < end ? (p / block + 1) * block : end;
+                half_table t = table_uint4(pome_f16_to_f32(scale_f16[p / block]), pome_f16_to_f32(offset_f16[p / block]));
+                for (; p < stop; p += 32) {
+                    f32x8 v[4];
+                    lookup32(v, t, codes + p / 2);
+                    for (size_t i = 0; i < 4; i++)
+                        acc = fma8(acc, load8(x + p + 8 * i), v[i]);
                 }
-                row[q - p] = table[codes[q / 2] >> (q % 2 * 4) & 15];
             }
-            total += dot_f32_neon(x + p, row, len);
+            y[j] += sum8(acc);
         }
-        y[j] = total;
+    }
+}
+
+static void decode_uint4_shift_block_neon(float *dst, const uint8_t *codes, const uint16_t *scale_f16,
+                                          const uint16_t *offset_f16, size_t n, size_t block)
+{
+    for (size_t i = 0; i < n; scale_f16++, offset_f16++) {
+        size_t end = n - i < block ? n : i + block;
+        half_table t = table_uint4(pome_f16_to_f32(*scale_f16), pome_f16_to_f32(*offset_f16));
+        for (size_t len; i < end; i += len) {
+            uint8_t piece[16] = {0};
+            float out[32];
+            f32x8 v[4];
+            len = end - i < 32 ? end - i : 32;
+            memcpy(piece, codes + i / 2, (len + 1) / 2);
+            lookup32(v, t, piece);
+            for (size_t j = 0; j < 4; j++)
+                store8(out + 8 * j, v[j]);
+            memcpy(dst + i, out, len * sizeof *dst);
+        }
+    }
+}
+
+/* ---- palettes ---- */
+
+/* Sixteen floats are 64 bytes, which one instruction looks up. */
+static void decode_lut4_neon(float *dst, const uint8_t *codes, const float *table, size_t n)
+{
+    static const uint8_t repeat[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+    static const uint8_t byte[16] = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
+    uint8x16x4_t bytes;
+    size_t i = 0;
+    for (size_t v = 0; v < 4; v++)
+        bytes.val[v] = vreinterpretq_u8_f32(vld1q_f32(table + 4 * v));
+    for (; i + 16 <= n; i += 16) {
+        uint8x8_t c = vld1_u8(codes + i / 2);
+        uint8x8x2_t pair = vzip_u8(vand_u8(c, vdup_n_u8(15)), vshr_n_u8(c, 4));
+        uint8x16_t first = vshlq_n_u8(vcombine_u8(pair.val[0], pair.val[1]), 2); /* byte of each entry */
+        for (uint8_t q = 0; q < 4; q++) {
+            uint8x16_t at = vqtbl1q_u8(first, vaddq_u8(vld1q_u8(repeat), vdupq_n_u8((uint8_t)(4 * q))));
+            vst1q_f32(dst + i + 4 * q, vreinterpretq_f32_u8(vqtbl4q_u8(bytes, vaddq_u8(at, vld1q_u8(byte)))));
+        }
+    }
+    for (; i < n; i++)
+        dst[i] = table[codes[i / 2] >> (i % 2 * 4) & 15];
+}
+
+/* Sixteen pairs of indices at a time, each from the 16 bits that hold it. */
+static void widen_indices_neon(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n)
+{
+    uint8_t place[2][16];
+    int16_t down[2][8];
+    size_t i = 0;
+    for (uint32_t j = 0; j < 16; j++) {
+        uint32_t at = 2 * n_bits * j;
+        place[j / 8][j % 8 * 2] = (uint8_t)(at / 8);
+        place[j / 8][j % 8 * 2 + 1] = (uint8_t)(at / 8 + 1);
+        down[j / 8][j % 8] = (int16_t)-(int)(at % 8);
+    }
+    const uint16x8_t mask = vdupq_n_u16((uint16_t)((1u << n_bits) - 1));
+    const int16x8_t apart = vdupq_n_s16((int16_t)(4 - n_bits));
+    for (; (n - i) / 8 * n_bits >= 16; i += 32, bits += 4 * n_bits, nibbles += 16) {
+        uint8x16_t all = vld1q_u8(bits);
+        uint8x8_t out[2];
+        for (size_t h = 0; h < 2; h++) {
+            uint16x8_t v = vshlq_u16(vreinterpretq_u16_u8(vqtbl1q_u8(all, vld1q_u8(place[h]))), vld1q_s16(down[h]));
+            uint16x8_t high = vandq_u16(vshlq_u16(v, apart), vshlq_n_u16(mask, 4));
+            out[h] = vmovn_u16(vorrq_u16(vandq_u16(v, mask), high));
+        }
+        vst1q_u8(nibbles, vcombine_u8(out[0], out[1]));
+    }
+    pome_widen_indices_generic(nibbles, bits, n_bits, n - i);
+}
+
+/* ---- gates: vecmath.h's functions, operation by operation, so that every level gives the same bits ---- */
+
+static inline float32x4_t exp_of_negative4(float32x4_t x) /* <= 0, or NaN */
+{
+    const float32x4_t magic = vdupq_n_f32(12582912.0f);
+    x = vbslq_f32(vcltq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(-104.0f), x);
+    float32x4_t shifted = vaddq_f32(vmulq_n_f32(x, 1.44269504f), magic), n = vsubq_f32(shifted, magic);
+    float32x4_t r = vsubq_f32(vsubq_f32(x, vmulq_n_f32(n, 0x1.62e4p-1f)), vmulq_n_f32(n, 0x1.7f7d1cp-20f));
+    float32x4_t q = vaddq_f32(vmulq_f32(vdupq_n_f32(0x1.6a23dp-10f), r), vdupq_n_f32(0x1.123a2p-7f));
+    q = vaddq_f32(vmulq_f32(q, r), vdupq_n_f32(0x1.5558f2p-5f));
+    q = vaddq_f32(vmulq_f32(q, r), vdupq_n_f32(0x1.555492p-3f));
+    q = vaddq_f32(vmulq_f32(q, r), vdupq_n_f32(0x1.fffffcp-2f));
+    float32x4_t p = vaddq_f32(vdupq_n_f32(1.0f), vaddq_f32(r, vmulq_f32(vmulq_f32(r, r), q)));
+    uint32x4_t biased = vaddq_u32(vsubq_u32(vreinterpretq_u32_f32(shifted), vreinterpretq_u32_f32(magic)), vdupq_n_u32(256));
+    uint32x4_t half = vshrq_n_u32(biased, 1), one = vdupq_n_u32(1);
+    float32x4_t scale_1 = vreinterpretq_f32_u32(vshlq_n_u32(vsubq_u32(half, one), 23));
+    float32x4_t scale_2 = vreinterpretq_f32_u32(vshlq_n_u32(vsubq_u32(vsubq_u32(biased, half), one), 23));
+    return vmulq_f32(vmulq_f32(p, scale_1), scale_2);
+}
+
+static inline float32x4_t silu_mul4(float32x4_t gate, float32x4_t up)
+{
+    float32x4_t one = vdupq_n_f32(1.0f), e = exp_of_negative4(vnegq_f32(vabsq_f32(gate)));
+    float32x4_t sigmoid = vdivq_f32(vbslq_f32(vcltq_f32(gate, vdupq_n_f32(0)), e, one), vaddq_f32(one, e));
+    return vmulq_f32(vmulq_f32(gate, sigmoid), up);
+}
+
+static void silu_mul_f32_neon(float *out, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i += 4) {
+        if (n - i >= 4) {
+            vst1q_f32(out + i, silu_mul4(vld1q_f32(gate + i), vld1q_f32(up + i)));
+        } else {
+            float g[4] = {0}, u[4] = {0};
+            memcpy(g, gate + i, (n - i) * sizeof *g);
+            memcpy(u, up + i, (n - i) * sizeof *u);
+            vst1q_f32(g, silu_mul4(vld1q_f32(g), vld1q_f32(u)));
+            memcpy(out + i, g, (n - i) * sizeof *g);
+        }
     }
 }
 
@@ -507,4 +671,9 @@ void pome_kernels_fill_neon(pome_kernels *k)
     k->gemv_int8_block = gemv_int8_block_neon;
     k->decode_int4_block = decode_int4_block_neon;
     k->decode_int8_block = decode_int8_block_neon;
+    k->decode_uint4_shift_block = decode_uint4_shift_block_neon;
+    k->decode_sparse_f16 = decode_sparse_f16_neon;
+    k->decode_lut4 = decode_lut4_neon;
+    k->widen_indices = widen_indices_neon;
+    k->silu_mul_f32 = silu_mul_f32_neon;
 }

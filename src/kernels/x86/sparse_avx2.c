@@ -2,28 +2,8 @@
  * byte shuffle that moves up to eight values to their places and clears the others. Only the pointer to the values is
  * a chain from byte to byte, so four rows go together; where a row's values begin is counted first. */
 #include "base/f16.h"
+#include "kernels/sparse_places.h"
 #include "kernels/x86/avx2.h"
-
-#define BIT(m, i) ((m) >> (i)&1)
-#define BELOW0(m) 0
-#define BELOW1(m) BIT(m, 0)
-#define BELOW2(m) (BELOW1(m) + BIT(m, 1))
-#define BELOW3(m) (BELOW2(m) + BIT(m, 2))
-#define BELOW4(m) (BELOW3(m) + BIT(m, 3))
-#define BELOW5(m) (BELOW4(m) + BIT(m, 4))
-#define BELOW6(m) (BELOW5(m) + BIT(m, 5))
-#define BELOW7(m) (BELOW6(m) + BIT(m, 6))
-#define PLACE(m, i, below) BIT(m, i) ? 2 * (below) : 128, BIT(m, i) ? 2 * (below) + 1 : 128
-#define ROW1(m)                                                                                                        \
-    {                                                                                                                  \
-        PLACE(m, 0, BELOW0(m)), PLACE(m, 1, BELOW1(m)), PLACE(m, 2, BELOW2(m)), PLACE(m, 3, BELOW3(m)),                \
-            PLACE(m, 4, BELOW4(m)), PLACE(m, 5, BELOW5(m)), PLACE(m, 6, BELOW6(m)), PLACE(m, 7, BELOW7(m))             \
-    }
-#define ROW4(m) ROW1(m), ROW1((m) + 1), ROW1((m) + 2), ROW1((m) + 3)
-#define ROW16(m) ROW4(m), ROW4((m) + 4), ROW4((m) + 8), ROW4((m) + 12)
-#define ROW64(m) ROW16(m), ROW16((m) + 16), ROW16((m) + 32), ROW16((m) + 48)
-
-static const uint8_t places[256][16] = {ROW64(0), ROW64(64), ROW64(128), ROW64(192)};
 
 static inline size_t ones_of(unsigned byte)
 {
@@ -45,7 +25,7 @@ static size_t count_ones(const uint8_t *bits, size_t n_bytes)
 
 static inline __m256 spread(__m128i values, unsigned byte)
 {
-    return _mm256_cvtph_ps(_mm_shuffle_epi8(values, _mm_loadu_si128((const __m128i *)(const void *)places[byte])));
+    return _mm256_cvtph_ps(_mm_shuffle_epi8(values, _mm_loadu_si128((const __m128i *)(const void *)sparse_places[byte])));
 }
 
 /* Eight weights where fewer than eight values may be left. */

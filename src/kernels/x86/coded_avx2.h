@@ -18,7 +18,7 @@
 #include "kernels/x86/avx2.h"
 
 enum { Q8_BLOCK = POME_Q8_BLOCK, Q8_PAIR = 2 * POME_Q8_BLOCK, LANES = 8, CODED_TILE = 16 /* rows of weights that are unpacked at once */,
-       FEW = 8 /* rows of activations that take weights as one row does */, SHORT_ROW = 600, AHEAD = 256, AHEAD_NEXT = 1024 /* bytes */ };
+       FEW = 8 /* rows of activations that take weights as one row does */, AT_ONCE = 4 /* of these while weights are in registers */, SHORT_ROW = 600, AHEAD = 256, AHEAD_NEXT = 1024 /* bytes */ };
 
 /* Ends a step of an unrolled loop. Without it compilers multiply first and add later, through memory, since the products
  * of several steps outnumber the registers. */
@@ -211,6 +211,7 @@ typedef struct coded_job {
     const pome_coded_rows *w;
     q8_view x; /* the first row */
     size_t row_bytes, per_row, blocks_per_entry;
+    const struct palette *palette;
 } coded_job;
 
 /* Entries of `n_blocks` blocks from `first` on to columns 8 * half.. of dst. */
@@ -224,6 +225,34 @@ static inline void spread_entries(float (*dst)[CODED_TILE], const uint16_t *tabl
         for (end = end < n_blocks ? end : n_blocks; b < end; b++)
             _mm256_store_ps(dst[b] + half * LANES,
                             _mm256_loadu_ps(e.value[(first + b) / job->blocks_per_entry - e.first]));
+    }
+}
+
+/* Multiplies eight rows of weights with as many rows of activations from x on as its place in a table says. */
+typedef void few_fn(__m256 *acc, const coded_job *job, const row_group *g, q8_view x);
+
+/* Rows of activations, up to AT_ONCE at a time; one at a time where the rows of weights end. */
+static inline void times_few(float *y, size_t ldy, size_t m, const coded_job *job, size_t n,
+                             size_t code_bytes, size_t short_row, few_fn *const few[AT_ONCE + 1])
+{
+    __m256 acc[AT_ONCE];
+    size_t apart = rows_between(n, job->row_bytes, short_row); /* each lane goes through rows that follow one another */
+    for (size_t j = 0; j < n; j += j < apart ? 1 : LANES) {
+        j = j == apart ? apart * LANES : j;
+        if (j >= n)
+            break;
+        row_group g = rows_apart(job->w, job->row_bytes, j, j < apart ? apart : 1, n);
+        for (size_t i = 0, len; i < m; i += len) {
+            len = m - i < AT_ONCE ? m - i : AT_ONCE;
+            len = n - j < LANES ? 1 : len;
+            few[len](acc, job, &g, q8_row(job->x.codes, job->w->k, code_bytes, i));
+            for (size_t r = 0; r < len; r++) {
+                if (g.is_apart)
+                    store_rows_apart(y + (i + r) * ldy + j, acc[r], apart);
+                else
+                    store_rows(y + (i + r) * ldy + j, acc[r], n - j);
+            }
+        }
     }
 }
 

@@ -18,7 +18,6 @@
 
 enum {
     TILE = CODED_TILE,
-    AT_ONCE = 4, /* rows of activations with eight rows of weights in registers */
     TILE_BLOCKS = 32,   /* blocks along k */
     STEPS = Q8_BLOCK / 4,
     ODD_AT = Q8_BLOCK   /* a pair's odd codes, after its even ones */
@@ -378,9 +377,6 @@ static size_t scratch_size(size_t m, size_t k)
     return m > AT_ONCE ? sizeof(tile) : 0;
 }
 
-/* By the number of rows of activations: what multiplies eight rows of weights with rows from x on. */
-typedef void few_fn(__m256 *acc, const coded_job *job, const row_group *g, q8_view x);
-
 #define FEW_ROWS(kind, is_signed, has_offset, plain)                                                                   \
     static void kind##_1(__m256 *acc, const coded_job *job, const row_group *g, q8_view x)                             \
     {                                                                                                                  \
@@ -416,30 +412,6 @@ static few_fn *const *few_of(const coded_job *job, bool is_signed)
                                  : offset_any;
 }
 
-/* Rows of activations, up to AT_ONCE at a time; one at a time where the rows of weights end. */
-static void times_few(float *y, size_t ldy, size_t m, const coded_job *job, size_t n, few_fn *const *few)
-{
-    __m256 acc[AT_ONCE];
-    size_t apart = rows_between(n, job->row_bytes, SHORT_ROW); /* each lane goes through rows that follow one another */
-    for (size_t j = 0; j < n; j += j < apart ? 1 : LANES) {
-        j = j == apart ? apart * LANES : j;
-        if (j >= n)
-            break;
-        row_group g = rows_apart(job->w, job->row_bytes, j, j < apart ? apart : 1, n);
-        for (size_t i = 0, len; i < m; i += len) {
-            len = m - i < AT_ONCE ? m - i : AT_ONCE;
-            len = n - j < LANES ? 1 : len;
-            few[len](acc, job, &g, q8_row(job->x.codes, job->w->k, 1, i));
-            for (size_t r = 0; r < len; r++) {
-                if (g.is_apart)
-                    store_rows_apart(y + (i + r) * ldy + j, acc[r], apart);
-                else
-                    store_rows(y + (i + r) * ldy + j, acc[r], n - j);
-            }
-        }
-    }
-}
-
 static inline __attribute__((always_inline)) void times_one(float *y, const coded_job *job, size_t n, bool is_signed,
                                                             bool has_offset, bool plain)
 {
@@ -457,13 +429,13 @@ static inline __attribute__((always_inline)) void times_one(float *y, const code
 static void times(float *y, size_t ldy, const void *q8, size_t m, const pome_coded_rows *w, size_t n, void *scratch,
                   bool is_signed)
 {
-    coded_job job = {w, q8_row(q8, w->k, 1, 0), w->k / 2, w->k / w->block, w->block / Q8_BLOCK};
+    coded_job job = {w, q8_row(q8, w->k, 1, 0), w->k / 2, w->k / w->block, w->block / Q8_BLOCK, NULL};
     if (m > FEW || (m > AT_ONCE && job.row_bytes < SHORT_ROW)) {
         many(y, ldy, q8, m, &job, n, (tile *)scratch, is_signed);
         return;
     }
     if (m > 1) {
-        times_few(y, ldy, m, &job, n, few_of(&job, is_signed));
+        times_few(y, ldy, m, &job, n, 1, SHORT_ROW, few_of(&job, is_signed));
         return;
     }
     bool plain = job.blocks_per_entry == 1;

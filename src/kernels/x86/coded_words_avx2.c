@@ -8,8 +8,9 @@
  *
  * Palettes of 16 and 64 entries are looked up by byte shuffles, 256 entries in memory (palette_avx2.h says why).
  *
- * One row of activations takes eight rows of weights as they lie. More rows share a tile of 16 rows by 512 columns,
- * unpacked to [k/2][16][2] words (16 KB). */
+ * One row of activations takes eight rows of weights as they lie; so do two to four, with each vector of weights that was
+ * widened or looked up (palettes of 16). More rows share a tile of 16 rows by 512 columns, unpacked to [k/2][16][2] words
+ * (16 KB). */
 #include "kernels/x86/coded_avx2.h"
 #include "kernels/x86/palette_avx2.h"
 
@@ -237,6 +238,134 @@ static inline __attribute__((always_inline)) __m256 eight_rows(const coded_job *
     return acc;
 }
 
+/* ---- a few rows of activations ---- */
+
+static inline __m256i load_words(const int16_t *x)
+{
+    return _mm256_load_si256((const __m256i *)(const void *)x);
+}
+
+/* As palette_pair and bytes_block, with m rows of activations that are x_words apart. */
+static inline __attribute__((always_inline)) void palette_pair_few(__m256i (*sum)[2], const row_group *g, size_t b, bool whole,
+                                                                   const int16_t *x, size_t x_words, size_t m,
+                                                                   const palette *p)
+{
+    __m256i v[AT_ONCE][LANES];
+    x += b * Q8_BLOCK;
+    for (size_t r = 0; r < LANES; r++) {
+        const __m256i *at = (const __m256i *)(const void *)(g->codes[r] + b * 16);
+        __m256i w[4];
+        look_up(w, whole ? _mm256_loadu_si256(at) : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)at)), p);
+        for (size_t i = 0; i < m; i++) {
+            const int16_t *xi = x + i * x_words;
+            v[i][r] = _mm256_add_epi32(_mm256_add_epi32(_mm256_madd_epi16(w[0], load_words(xi)),
+                                                        _mm256_madd_epi16(w[1], load_words(xi + 16))),
+                                       _mm256_add_epi32(_mm256_madd_epi16(w[2], load_words(xi + 32)),
+                                                        _mm256_madd_epi16(w[3], load_words(xi + 48))));
+        }
+    }
+    for (size_t i = 0; i < m; i++) {
+        __m256i a = sum_four(v[i]), c = sum_four(v[i] + 4);
+        sum[i][0] = _mm256_permute2x128_si256(a, c, 0x20);
+        sum[i][1] = _mm256_permute2x128_si256(a, c, 0x31);
+    }
+}
+
+static inline __attribute__((always_inline)) void bytes_block_few(__m256i (*sum)[2], size_t h, const row_group *g, size_t b,
+                                                                  const int16_t *x, size_t x_words, size_t m, word_kind kind)
+{
+    __m256i v[AT_ONCE][LANES];
+    x += b * Q8_BLOCK;
+    for (size_t r = 0; r < LANES; r++) {
+        const __m128i *at = (const __m128i *)(const void *)(g->codes[r] + b * Q8_BLOCK);
+        __m256i w0 = widen(_mm_loadu_si128(at), kind), w1 = widen(_mm_loadu_si128(at + 1), kind);
+        for (size_t i = 0; i < m; i++)
+            v[i][r] = _mm256_add_epi32(_mm256_madd_epi16(w0, load_words(x + i * x_words)),
+                                       _mm256_madd_epi16(w1, load_words(x + i * x_words + 16)));
+    }
+    for (size_t i = 0; i < m; i++) {
+        __m256i a = sum_four(v[i]), c = sum_four(v[i] + 4);
+        sum[i][h] = _mm256_add_epi32(_mm256_permute2x128_si256(a, c, 0x20), _mm256_permute2x128_si256(a, c, 0x31));
+    }
+}
+
+/* m (2 to AT_ONCE) rows of activations from x on. */
+static inline __attribute__((always_inline)) void eight_rows_few(__m256 *result, const coded_job *job, const row_group *g,
+                                                                 q8_view x, size_t m, word_kind kind)
+{
+    size_t n_blocks = job->w->k / Q8_BLOCK, per_entry = job->blocks_per_entry, x_bytes = q8_row_bytes(job->w->k, 2);
+    const int16_t *codes = (const int16_t *)x.codes;
+    bool has_offset = kind == BYTES && job->w->offset_f16;
+    entries scale, offset;
+    __m256 acc[AT_ONCE], unit = _mm256_set1_ps(kind == PALETTE ? job->palette->unit : 0), zero = _mm256_setzero_ps();
+    for (size_t i = 0; i < m; i++)
+        acc[i] = zero;
+    for (size_t b = 0, end = n_blocks, entry = 0, next = n_blocks; b < n_blocks;) {
+        if (kind != PALETTE) {
+            load_entries(&scale, job->w->scale_f16, job->per_row, g->index, b / per_entry);
+            if (has_offset)
+                load_entries(&offset, job->w->offset_f16, job->per_row, g->index, b / per_entry);
+            entry = b / per_entry - scale.first;
+            next = (b / per_entry + 1) * per_entry;
+            end = (scale.first + LANES) * per_entry;
+            end = end < n_blocks ? end : n_blocks;
+        }
+        for (; b < end; b += 2) {
+            __m256i sum[AT_ONCE][2];
+            bool whole = b + 1 < n_blocks;
+            if (kind == PALETTE) {
+                if (b % 4 == 0)
+                    prefetch_rows(g, b * 16, job->row_bytes);
+                palette_pair_few(sum, g, b, whole, codes, x_bytes / 2, m, job->palette);
+            } else {
+                prefetch_rows(g, b * Q8_BLOCK, job->row_bytes);
+                bytes_block_few(sum, 0, g, b, codes, x_bytes / 2, m, kind);
+                if (whole)
+                    bytes_block_few(sum, 1, g, b + 1, codes, x_bytes / 2, m, kind);
+            }
+            for (size_t h = 0; h < 2 && b + h < n_blocks; h++) {
+                __m256 s = kind == PALETTE ? unit : _mm256_loadu_ps(scale.value[entry]);
+                __m256 o = has_offset ? _mm256_loadu_ps(offset.value[entry]) : zero;
+                for (size_t i = 0; i < m; i++) {
+                    q8_view xi = q8_row(x.codes, job->w->k, 2, i);
+                    acc[i] = add_block(acc[i], sum[i][h], o, _mm256_broadcast_ss(xi.sum + b + h), s,
+                                       _mm256_broadcast_ss(xi.scale + b + h));
+                }
+                if (kind != PALETTE && b + h + 1 == next) {
+                    entry++;
+                    next += per_entry;
+                }
+            }
+        }
+    }
+    for (size_t i = 0; i < m; i++)
+        result[i] = acc[i];
+}
+
+#define FEW_ROWS(name, kind)                                                                                           \
+    static void name##_1(__m256 *acc, const coded_job *job, const row_group *g, q8_view x)                             \
+    {                                                                                                                  \
+        coded_job one = *job;                                                                                          \
+        one.x = x;                                                                                                     \
+        acc[0] = eight_rows(&one, g, kind, job->palette);                                                              \
+    }                                                                                                                  \
+    static void name##_2(__m256 *acc, const coded_job *job, const row_group *g, q8_view x)                             \
+    {                                                                                                                  \
+        eight_rows_few(acc, job, g, x, 2, kind);                                                                       \
+    }                                                                                                                  \
+    static void name##_3(__m256 *acc, const coded_job *job, const row_group *g, q8_view x)                             \
+    {                                                                                                                  \
+        eight_rows_few(acc, job, g, x, 3, kind);                                                                       \
+    }                                                                                                                  \
+    static void name##_4(__m256 *acc, const coded_job *job, const row_group *g, q8_view x)                             \
+    {                                                                                                                  \
+        eight_rows_few(acc, job, g, x, 4, kind);                                                                       \
+    }                                                                                                                  \
+    static few_fn *const name[AT_ONCE + 1] = {NULL, name##_1, name##_2, name##_3, name##_4};
+FEW_ROWS(few_signed, SIGNED_BYTES)
+FEW_ROWS(few_bytes, BYTES)
+FEW_ROWS(few_palette, PALETTE)
+
 /* ---- many rows of activations ---- */
 
 /* Four steps of eight rows from words of rows r and r + 4 in the halves of v[r]. */
@@ -382,7 +511,7 @@ static inline __attribute__((always_inline)) void many(float *y, size_t ldy, con
 static size_t scratch_size(size_t m, size_t k)
 {
     (void)k;
-    return m > 1 ? sizeof(tile) : 0;
+    return m > 1 ? sizeof(tile) : 0; /* few rows of some kinds would do without */
 }
 
 static inline __attribute__((always_inline)) void times(float *y, size_t ldy, const void *q8, size_t m,
@@ -390,11 +519,16 @@ static inline __attribute__((always_inline)) void times(float *y, size_t ldy, co
                                                         word_kind kind)
 {
     size_t block = is_palette(kind) ? w->k : w->block;
-    coded_job job = {w, q8_row(q8, w->k, 2, 0), w->k / Q8_BLOCK * block_bytes(kind), w->k / block, block / Q8_BLOCK};
     palette p;
+    coded_job job = {w, q8_row(q8, w->k, 2, 0), w->k / Q8_BLOCK * block_bytes(kind), w->k / block, block / Q8_BLOCK, &p};
     p.unit = 0;
     if (is_palette(kind))
         set_palette(&p, w->table_f16, kind == PALETTE ? 16 : kind == PALETTE64 ? 64 : 256);
+    few_fn *const *few = kind == PALETTE ? few_palette : kind == BYTES ? few_bytes : kind == SIGNED_BYTES ? few_signed : NULL;
+    if (few && m > 1 && m <= AT_ONCE) {
+        times_few(y, ldy, m, &job, n, 2, SHORT_WORDS, few);
+        return;
+    }
     if (m != 1) {
         many(y, ldy, q8, m, &job, n, (tile *)scratch, kind, &p);
         return;

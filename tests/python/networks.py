@@ -93,6 +93,24 @@ class ConvLstm(nn.Module):
         return self.head(self.lstm(y)[0])
 
 
+class ConvGates(nn.Module):
+    """A recurrent layer whose gates are convolutions over the image and the state before."""
+
+    def __init__(self, hidden=6):
+        super().__init__()
+        self.hidden, self.gates, self.head = hidden, nn.Conv2d(1 + hidden, 4 * hidden, 3, 1, 1), nn.Conv2d(hidden, 2, 1)
+
+    def forward(self, x):
+        h = c = torch.zeros(x.shape[0], self.hidden, x.shape[2], x.shape[3])
+        out = []
+        for t in range(x.shape[1]):
+            i, f, o, g = self.gates(torch.cat([x[:, t:t + 1], h], 1)).chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            out.append(self.head(h))
+        return torch.stack(out, 1)
+
+
 class Vit(nn.Module):
     def __init__(self, width=48, depth=2, heads=4):
         super().__init__()

@@ -19,6 +19,7 @@ CASES = {
     "resnet": (lambda: networks.resnet(10, (8, 16, 32)), (2, 3, 64, 64)),
     "unet": (lambda: networks.liven(networks.Unet()), (1, 3, 32, 40)),
     "conv_lstm": (lambda: networks.liven(networks.ConvLstm()), (1, 6, 16, 16)),
+    "conv_gates": (lambda: networks.liven(networks.ConvGates()), (2, 5, 12, 9)),
     "vit": (lambda: networks.Vit().eval(), (1, 3, 32, 32)),
 }
 

@@ -67,8 +67,9 @@ static inline bool pome_codes_are_palette(pome_codes codes)
  *
  * Rows of activations become codes and scales in a form that is the level's own, chosen to fit weights of one kind of
  * codes. In each block of 32, scale = max |x| / 127 and code = x / scale, nearest even; a block with an infinity or NaN
- * gets the scale NaN, one whose largest element is below 1e-30 gets zeros. AVX2 multiplies 8-bit codes and tables in 16 bits
- * and takes 2032 for 127 there. */
+ * gets the scale NaN, one whose largest element is below 1e-30 gets zeros. Two more ways are a level's choice: AVX2
+ * multiplies 8-bit codes and tables in 16 bits and takes 2032 for 127 there; and for I4 and U4 it leaves an element that
+ * is far larger than the others of its row without a code and adds its product in fp32 after the blocks. */
 typedef struct pome_coded_kernels {
     size_t (*q8_size)(size_t m, size_t k); /* bytes for m rows of k; to be aligned to 64 */
     /* Rows [first, first + n) of m; x is their first, rows ldx apart. first is a multiple of POME_Q8_GROUP; different

@@ -58,7 +58,7 @@ static pome_coded_rows random_rows(pome_codes codes, size_t n, size_t max_k)
     return random_rows_of(codes, n, k, random_bits() % 3 == 0 ? k : block);
 }
 
-/* Codes times a power of two, with 127 in each block: their int8 form is known and exact. */
+/* Codes times a power of two, with 127 twice in each block: their int8 form is known and exact. */
 static void exact_activations(float *x, size_t ldx, size_t m, size_t k)
 {
     for (size_t i = 0; i < m; i++)
@@ -66,7 +66,9 @@ static void exact_activations(float *x, size_t ldx, size_t m, size_t k)
             float unit = ldexpf(1, (int)random_size(0, 12) - 8);
             for (size_t p = 0; p < BLOCK; p++)
                 x[i * ldx + b + p] = unit * (float)((int)random_size(0, 254) - 127);
-            x[i * ldx + b + random_size(0, BLOCK - 1)] = random_bits() % 2 ? 127 * unit : -127 * unit;
+            size_t at = random_size(0, BLOCK - 1);
+            x[i * ldx + b + at] = random_bits() % 2 ? 127 * unit : -127 * unit;
+            x[i * ldx + b + (at ^ 1)] = random_bits() % 2 ? 127 * unit : -127 * unit;
             if (random_bits() % 16 == 0)
                 memset(x + i * ldx + b, 0, BLOCK * sizeof *x);
         }
@@ -202,8 +204,31 @@ static void check_not_finite(const pome_kernels *k, pome_codes codes)
     }
 }
 
+/* One element that is far larger than all others. The AVX2 level multiplies it in fp32 where weights are nibbles, so that it
+ * does not coarsen its block; elsewhere its block has the error of its size. */
+static void check_single(const pome_kernels *k, pome_codes codes)
+{
+    static const size_t rows[] = {1, 2, 4, 7, 12};
+    for (size_t round = 0; round < 20; round++) {
+        size_t m = rows[round % 5], n = random_size(1, 35);
+        pome_coded_rows w = random_rows(codes, n, 32 * 50);
+        float *x = at_guard(3, m * w.k * sizeof *x), *y = output(4, m * n + 1);
+        exact_activations(x, w.k, m, w.k);
+        for (size_t i = 0; i < m; i++)
+            if (i % 3 != 1)
+                x[i * w.k + random_size(0, w.k - 1)] = (random_bits() % 2 ? 1e5f : -1e5f) * (1 + fabsf(random_float()));
+        set_all(k, codes, x, w.k, m, w.k);
+        k->coded[codes].times(y, n, q8_memory, m, &w, n, scratch_memory);
+        check_canaries(y, m * n + 1);
+        check_products(k, codes, &w, x, w.k, m, y, n, n,
+                       k->level == POME_CPU_AVX2 && (codes == POME_CODES_I4 || codes == POME_CODES_U4));
+        check_alone(k, codes, &w, x, w.k, m, y, n, n);
+    }
+}
+
 static void test_times(const pome_kernels *k, pome_codes codes)
 {
+    check_single(k, codes);
     check_slot(k, codes);
     check_few(k, codes);
     check_not_finite(k, codes);

@@ -282,6 +282,47 @@ static void refuses_bad_models(void **state)
     expect_refusal("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", POME_ERR_FORMAT, "LFS");
 }
 
+/* What is special in a string, at every place of it: escapes and other alphabets are read, control characters refused. */
+static void reads_strings_of_any_length(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *written, *read; /* NULL: refused */
+    } parts[] = {{"\\n", "\n"}, {"\\\"", "\""}, {"\\\\", "\\"}, {"\\u00e9", "\u00e9"}, {"\u0120", "\u0120"}, {"\u20ac", "\u20ac"}, {"\U0001f600", "\U0001f600"},
+                 {" ", " "}, {"!", "!"}, {"#", "#"}, {"[", "["}, {"]", "]"}, {"\x7f", "\x7f"}, {"\x01", NULL}, {"\x1f", NULL}, {"\n", NULL},
+                 {"\\x", NULL}, {"\xc1\x81", NULL}, {"\xc3", NULL}, {"\xe2\x82", NULL}};
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
+        for (int before = 0; before < 19; before++) {
+            char json[200], piece[64];
+            pome_tokenizer *t = NULL;
+            pome_error err = {0};
+            const char *filler = "abcdefghijklmnopqrstuvwxyz";
+            snprintf(json, sizeof json, "{\"model\":{\"vocab\":{\"%.*s%s%.*s\":0},\"merges\":[]}}", before, filler, parts[k].written,
+                     18 - before, filler);
+            if (!parts[k].read) {
+                assert_int_equal(read_text(&t, json, &err), POME_ERR_FORMAT);
+                continue;
+            }
+            snprintf(piece, sizeof piece, "%.*s%s%.*s", before, filler, parts[k].read, 18 - before, filler);
+            t = must_read(json);
+            assert_int_equal(pome_tokenizer_find(t, piece), 0);
+            pome_tokenizer_close(&t);
+        }
+}
+
+/* As in Hugging Face tokenizers. */
+static void the_models_id_of_an_added_token_counts(void **state)
+{
+    (void)state;
+    pome_tokenizer *t = must_read("{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true},{\"id\":4,\"content\":\"\u00e9t\"}],"
+                                  "\"model\":{\"vocab\":{\"a\":0,\"<s>\":1,\"\u00e9t\":2},\"merges\":[]}}");
+    assert_int_equal(pome_tokenizer_find(t, "<s>"), 1);
+    assert_int_equal(pome_tokenizer_find(t, "\u00e9t"), 2);
+    assert_int_equal(pome_tokenizer_n_vocab(t), 3);
+    assert_true(pome_tokenizer_is_special(t, 1));
+    pome_tokenizer_close(&t);
+}
+
 /* A small file cut at every byte is an error, never a tokenizer and never a crash. */
 static void survives_truncation(void **state)
 {
@@ -378,6 +419,7 @@ int main(void)
         cmocka_unit_test(merges_in_rank_order),   cmocka_unit_test(keeps_bytes_that_are_not_utf8),
         cmocka_unit_test(finds_added_tokens),     cmocka_unit_test(follows_add_bos_token),
         cmocka_unit_test(refuses_unknown_parts),  cmocka_unit_test(refuses_bad_models),
+        cmocka_unit_test(reads_strings_of_any_length), cmocka_unit_test(the_models_id_of_an_added_token_counts),
         cmocka_unit_test(survives_truncation),    cmocka_unit_test(translates_patterns),
         cmocka_unit_test(hostile_patterns_end),   cmocka_unit_test(long_pre_tokens_are_fast),
     };

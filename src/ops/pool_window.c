@@ -27,14 +27,25 @@ static int64_t padded_count(const pome_window *w, const int64_t *o)
 
 enum { CHUNK = 128 }; /* outputs of a row at a time */
 
+/* NaN stays: no number is greater. */
+static inline float larger(float v, float max)
+{
+    float w = v == v ? max : v; /* without a branch, so that loops become vectors */
+    return v > w ? v : w;
+}
+
 /* Adds kernel element k's inputs to n outputs from `first` of a row on; `in`: the input's row at output `first`. */
 static void add_element(const pool_job *job, const float *in, int64_t stride, int64_t n, double *sum, float *max)
 {
-    if (job->kind == POOL_MAX)
-        for (int64_t i = 0; i < n; i++) {
-            float v = in[i * stride];
-            max[i] = v > max[i] || isnan(v) ? v : max[i]; /* NaN stays: no number is greater */
-        }
+    if (job->kind == POOL_MAX && stride == 1)
+        for (int64_t i = 0; i < n; i++)
+            max[i] = larger(in[i], max[i]);
+    else if (job->kind == POOL_MAX && stride == 2)
+        for (int64_t i = 0; i < n; i++)
+            max[i] = larger(in[2 * i], max[i]);
+    else if (job->kind == POOL_MAX)
+        for (int64_t i = 0; i < n; i++)
+            max[i] = larger(in[i * stride], max[i]);
     else if (job->kind == POOL_L2)
         for (int64_t i = 0; i < n; i++)
             sum[i] += (double)in[i * stride] * in[i * stride];
@@ -67,7 +78,7 @@ static void pool_chunk(const pool_job *job, const float *x, const int64_t *o, in
         int64_t at = first - o[2];
         add_element(job, x + row * w->in[2] + first * w->stride[2] + k[2] * w->dilation[2] - w->before[2], w->stride[2],
                     end - first, sum + at, max + at);
-        for (int64_t i = at; i < at + end - first; i++)
+        for (int64_t i = at; i < at + end - first && job->kind == POOL_AVG; i++)
             count[i]++;
     }
     for (int64_t i = 0; i < n; i++) {

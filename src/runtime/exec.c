@@ -5,6 +5,8 @@
 #include "ops/strided.h"
 #include "runtime/exec_internal.h"
 
+enum { ROUNDED_AT_ONCE = 1 << 14 /* elements */ };
+
 bool pome_memory_grow(pome_memory *m, size_t size)
 {
     void *data = size <= SIZE_MAX - 64 ? aligned_alloc(64, (size + 63) / 64 * 64) : NULL;
@@ -211,14 +213,28 @@ static void show(const pome_exec *e, const pome_step *s)
         e->observe(e->observe_arg, s->op, &e->t[s->out]);
 }
 
+typedef struct rounding {
+    const pome_kernels *kernels;
+    float *x;
+} rounding;
+
+static void round_part(void *arg, size_t begin, size_t end, int thread)
+{
+    const rounding *r = (const rounding *)arg;
+    (void)thread;
+    r->kernels->f16_round(r->x + begin, end - begin);
+}
+
 static void finish_step(pome_exec *e, const pome_step *s)
 {
     for (uint32_t o = 0; o < s->op->n_out; o++) {
         const pome_tensor *t = &e->t[s->out + o];
         const pome_slot *slot = &e->plan->slots[s->out + o];
         if ((e->plan->numerics == POME_NUMERICS_FP16 || slot->is_rounded) && slot->type.dtype == POME_DTYPE_F16 &&
-            t->dtype == POME_DTYPE_F32)
-            e->plan->kernels->f16_round(t->data, (size_t)pome_tensor_count(t));
+            t->dtype == POME_DTYPE_F32) {
+            rounding r = {e->plan->kernels, t->data};
+            pome_pool_run(e->pool, (size_t)pome_tensor_count(t), ROUNDED_AT_ONCE, round_part, &r);
+        }
     }
     show(e, s);
 }

@@ -70,11 +70,14 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--csv", help="write the table here")
+    parser.add_argument("--keep", type=pathlib.Path, help="leave the converted networks in this folder, each in one of its own")
     args = parser.parse_args()
     rows = []
     for name in ("mobilenet", "resnet"):
         with tempfile.TemporaryDirectory() as folder:
-            rows += measure(name, pathlib.Path(folder), args.threads, args.rounds)
+            folder = args.keep / name if args.keep else pathlib.Path(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            rows += measure(name, folder, args.threads, args.rounds)
     if args.csv:
         with open(args.csv, "w", newline="") as f:
             writer = csv.DictWriter(f, rows[0])

@@ -27,6 +27,7 @@ void pome_kernels_init(pome_kernels *k, pome_cpu_level level)
     }
     if (level == POME_CPU_AMX) {
         pome_kernels_fill_coded_amx(k);
+        pome_kernels_fill_coded_bf16_amx(k);
         k->level = POME_CPU_AMX;
     }
 #elif defined(__aarch64__)

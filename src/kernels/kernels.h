@@ -37,6 +37,8 @@ typedef enum pome_codes {
     POME_CODES_LUT4, /* table[code] */
     POME_CODES_LUT6, /* likewise, four codes in three bytes, low bits first */
     POME_CODES_LUT8,
+    POME_CODES_F16, /* no codes: dense weights, which only some levels take so (times is NULL elsewhere) */
+    POME_CODES_F32,
     POME_CODES_COUNT
 } pome_codes;
 
@@ -45,14 +47,14 @@ typedef enum pome_codes {
 typedef struct pome_coded_rows {
     size_t k, block;            /* multiples of 32; block divides k */
     const void *codes;
-    const uint16_t *scale_f16;  /* palettes: NULL */
+    const uint16_t *scale_f16;  /* palettes and dense weights: NULL */
     const uint16_t *offset_f16; /* U4, U8; NULL: 0 */
     const uint16_t *table_f16;  /* palettes: [16], [64] or [256], shared by all rows */
 } pome_coded_rows;
 
 static inline size_t pome_codes_bits(pome_codes codes)
 {
-    return codes == POME_CODES_LUT6 ? 6 : codes == POME_CODES_I8 || codes == POME_CODES_U8 || codes == POME_CODES_LUT8 ? 8 : 4;
+    return codes == POME_CODES_F32 ? 32 : codes == POME_CODES_F16 ? 16 : codes == POME_CODES_LUT6 ? 6 : codes == POME_CODES_I8 || codes == POME_CODES_U8 || codes == POME_CODES_LUT8 ? 8 : 4;
 }
 static inline size_t pome_codes_bytes(pome_codes codes, size_t k) /* of a row; k is a multiple of 32 */
 {
@@ -69,7 +71,10 @@ static inline bool pome_codes_are_palette(pome_codes codes)
  * codes. In each block of 32, scale = max |x| / 127 and code = x / scale, nearest even; a block with an infinity or NaN
  * gets the scale NaN, one whose largest element is below 1e-30 gets zeros. Two more ways are a level's choice: AVX2
  * multiplies 8-bit codes and tables in 16 bits and takes 2032 for 127 there; and for I4 and U4 it leaves an element that
- * is far larger than the others of its row without a code and adds its product in fp32 after the blocks. */
+ * is far larger than the others of its row without a code and adds its product in fp32 after the blocks.
+ *
+ * Before dense weights activations are the sums of two bf16 numbers instead, in the level's own order of sums, the same for a
+ * row alone and among others. */
 typedef struct pome_coded_kernels {
     size_t (*q8_size)(size_t m, size_t k); /* bytes for m rows of k; to be aligned to 64 */
     /* Rows [first, first + n) of m; x is their first, rows ldx apart. first is a multiple of POME_Q8_GROUP; different
@@ -198,6 +203,7 @@ void pome_kernels_fill_conv_avx512(pome_kernels *k);
 void pome_kernels_fill_coded_avx512(pome_kernels *k);
 void pome_kernels_fill_coded_avx512vnni(pome_kernels *k);
 void pome_kernels_fill_coded_amx(pome_kernels *k);
+void pome_kernels_fill_coded_bf16_amx(pome_kernels *k);
 #elif defined(__aarch64__)
 void pome_kernels_fill_neon(pome_kernels *k);
 void pome_kernels_fill_conv_neon(pome_kernels *k);

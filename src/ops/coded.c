@@ -46,6 +46,18 @@ bool pome_coded_init(pome_coded *w, const pome_run *r, const pome_encoded *e, si
     return true;
 }
 
+bool pome_coded_init_dense(pome_coded *w, const pome_run *r, pome_dtype dtype, const void *data, size_t n, size_t k)
+{
+    if (r->numerics != POME_NUMERICS_FAST || !data || k == 0 || k % POME_Q8_BLOCK ||
+        (dtype != POME_DTYPE_F16 && dtype != POME_DTYPE_F32))
+        return false;
+    *w = (pome_coded){.codes = dtype == POME_DTYPE_F16 ? POME_CODES_F16 : POME_CODES_F32, .n = n, .table_rows = n};
+    w->kernels = &r->kernels->coded[w->codes];
+    w->row_bytes = pome_codes_bytes(w->codes, k);
+    w->rows = (pome_coded_rows){.k = k, .block = k, .codes = data};
+    return w->kernels->times != NULL;
+}
+
 size_t pome_coded_activation_bytes(const pome_coded *w, size_t m)
 {
     return round_up(w->kernels->q8_size(m, w->rows.k), 64);

@@ -19,6 +19,8 @@ typedef struct pome_coded {
 
 /* Elements [first, first + n * k) of e as n rows. False: not in fast mode, or not of such a form. */
 bool pome_coded_init(pome_coded *w, const pome_run *r, const pome_encoded *e, size_t first, size_t n, size_t k);
+/* n rows of dense weights (F16 or F32). False: not in fast mode, or the CPU level multiplies such weights as exact mode does. */
+bool pome_coded_init_dense(pome_coded *w, const pome_run *r, pome_dtype dtype, const void *data, size_t n, size_t k);
 /* Two weights take the same activations. */
 static inline bool pome_coded_same_activations(const pome_coded *a, const pome_coded *b)
 {

@@ -25,7 +25,8 @@ pome_status pome_linear_part_init(pome_linear_part *p, const pome_run *r, const 
                             (long long)pome_tensor_count(b), (long long)w->shape[0]);
     *p = (pome_linear_part){.kernels = r->kernels, .n = (size_t)w->shape[0], .k = (size_t)w->shape[1], .bias = b};
     p->bias_encoded = b ? encoded_of(r, (uint32_t)bias) : NULL;
-    p->is_coded = pome_coded_init(&p->coded, r, encoded_of(r, weight), 0, p->n, p->k);
+    p->is_coded = pome_coded_init(&p->coded, r, encoded_of(r, weight), 0, p->n, p->k) ||
+                  (r->op->in[weight]->konst && pome_coded_init_dense(&p->coded, r, w->dtype, w->data, p->n, p->k));
     if (!p->is_coded)
         pome_rows_init(&p->rows, w->dtype, w->data, encoded_of(r, weight), p->k);
     return POME_OK;

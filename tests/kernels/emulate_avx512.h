@@ -119,6 +119,21 @@ EMU emu512i emu_slli32(emu512i a, unsigned n)
         a.ud[i] <<= n;
     return a;
 }
+EMU emu512i emu_srli32(emu512i a, unsigned n)
+{
+    for (size_t i = 0; i < 16; i++)
+        a.ud[i] >>= n;
+    return a;
+}
+EMU __m256i emu_narrow32(emu512i a)
+{
+    uint16_t half[16];
+    __m256i v;
+    for (size_t i = 0; i < 16; i++)
+        half[i] = (uint16_t)a.ud[i];
+    memcpy(&v, half, sizeof v);
+    return v;
+}
 EMU emu512i emu_zero(void)
 {
     emu512i v;
@@ -389,6 +404,10 @@ EMU emu512 emu_as_floats(emu512i a)
 #define _mm512_shuffle_i32x4 emu_shuffle_i32x4
 #define _mm512_srli_epi16 emu_srli16
 #define _mm512_slli_epi32 emu_slli32
+#undef _mm512_srli_epi32
+#define _mm512_srli_epi32 emu_srli32
+#undef _mm512_cvtepi32_epi16
+#define _mm512_cvtepi32_epi16 emu_narrow32
 #define _mm512_setzero_si512 emu_zero
 #define _mm512_setzero_ps() emu_set_ps(0)
 #define _mm512_set1_epi8 emu_set8
@@ -458,6 +477,35 @@ EMU void emu_tile_dpbsud(int c, int a, int b) /* signed a, unsigned b */
                 memcpy(emu_tiles[c].row[m] + 4 * n, &sum, 4);
             }
 }
+/* Pairs of bf16. Even and odd elements are summed apart, by multiply-adds; subnormal numbers count as 0. */
+EMU float emu_flush(float x)
+{
+    return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+EMU float emu_bf16_at(const uint8_t *row, size_t i)
+{
+    uint16_t half;
+    uint32_t bits;
+    float x;
+    memcpy(&half, row + 2 * i, 2);
+    bits = (uint32_t)half << 16;
+    memcpy(&x, &bits, 4);
+    return emu_flush(x);
+}
+EMU void emu_tile_dpbf16ps(int c, int a, int b)
+{
+    for (size_t m = 0; m < emu_rows[c]; m++)
+        for (size_t n = 0; n < emu_row_bytes[c] / 4u; n++) {
+            float sum[2] = {0, 0}, old;
+            for (size_t k = 0; k < emu_row_bytes[a] / 4u; k++)
+                for (size_t i = 0; i < 2; i++)
+                    sum[i] = emu_flush(fmaf(emu_bf16_at(emu_tiles[a].row[m], 2 * k + i),
+                                            emu_bf16_at(emu_tiles[b].row[k], 2 * n + i), sum[i]));
+            memcpy(&old, emu_tiles[c].row[m] + 4 * n, 4);
+            old = emu_flush(emu_flush(old) + emu_flush(sum[0] + sum[1]));
+            memcpy(emu_tiles[c].row[m] + 4 * n, &old, 4);
+        }
+}
 #undef _tile_loadconfig
 #undef _tile_zero
 #undef _tile_loadd
@@ -469,6 +517,8 @@ EMU void emu_tile_dpbsud(int c, int a, int b) /* signed a, unsigned b */
 #define _tile_loadd emu_tile_loadd
 #define _tile_stored emu_tile_stored
 #define _tile_dpbsud emu_tile_dpbsud
+#undef _tile_dpbf16ps
+#define _tile_dpbf16ps emu_tile_dpbf16ps
 #define _tile_release() ((void)0)
 
 #endif

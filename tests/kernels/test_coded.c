@@ -6,10 +6,17 @@ enum { BLOCK = POME_Q8_BLOCK, MAX_K = 32 * 80, MAX_M = 40 };
 
 static char *q8_memory, *scratch_memory;
 
+static bool is_dense(pome_codes codes)
+{
+    return codes == POME_CODES_F16 || codes == POME_CODES_F32;
+}
+
 static double weight_at(pome_codes codes, const pome_coded_rows *w, size_t j, size_t p)
 {
     const uint8_t *bytes_of = (const uint8_t *)w->codes;
     size_t at = j * w->k + p, entry = j * (w->k / w->block) + p / w->block;
+    if (is_dense(codes))
+        return codes == POME_CODES_F16 ? pome_f16_to_f32(((const uint16_t *)w->codes)[at]) : ((const float *)w->codes)[at];
     size_t bits = pome_codes_bits(codes);
     int code = 0;
     for (size_t i = 0; i < bits; i++)
@@ -37,6 +44,10 @@ static pome_coded_rows random_rows_of(pome_codes codes, size_t n, size_t k, size
 {
     pome_coded_rows w = {.k = k, .block = block};
     size_t n_scales = n * (w.k / w.block);
+    if (is_dense(codes)) {
+        w.codes = codes == POME_CODES_F16 ? (const void *)halves(0, n * k) : (const void *)floats(0, n * k);
+        return w;
+    }
     w.codes = bytes(0, n * pome_codes_bytes(codes, w.k));
     if (pome_codes_are_palette(codes)) {
         w.table_f16 = halves(1, (size_t)1 << pome_codes_bits(codes));
@@ -108,10 +119,12 @@ static void check_products(const pome_kernels *k, pome_codes codes, const pome_c
                 sum += v * x[i * ldx + p];
                 sum_x += fabs(x[i * ldx + p]);
                 magnitude += magnitude_at(codes, w, j, p) * fabs(x[i * ldx + p]);
-                if (!exact) /* half a code of the block */
+                if (is_dense(codes)) /* exact activations and halves are sums of two bf16; else roundings and the low parts' product */
+                    rounding += fabs(v * x[i * ldx + p]) * (!exact ? 0x1p-15 : codes == POME_CODES_F16 ? 0 : 0x1p-17);
+                else if (!exact) /* half a code of the block */
                     rounding += fabs(v) * max_of(x + i * ldx + p / BLOCK * BLOCK) / 127 * 0.5001;
             }
-            double tolerance = magnitude * 0x1p-24 * (double)(w->k / BLOCK + 4) + rounding +
+            double tolerance = magnitude * 0x1p-24 * (double)((is_dense(codes) ? 3 : 1) * (w->k / BLOCK) + (is_dense(codes) ? 20 : 4)) + rounding +
                                table_max / 32767 * 0.5001 * sum_x * (exact ? 1 : 1.01);
             expect_near(y[i * ldy + j], sum, tolerance, i * n + j);
         }
@@ -192,7 +205,11 @@ static void check_not_finite(const pome_kernels *k, pome_codes codes)
                 report("finite", y[i], 0, i);
         exact_activations(x, w.k, m, w.k);
         x[w.k - 1] = 0x1p-140f; /* beside nothing, or beside 127: it vanishes */
-        if (w.table_f16)
+        if (codes == POME_CODES_F16)
+            ((uint16_t *)(uintptr_t)w.codes)[0] = round % 2 ? 0x7e00 : 0x7c00;
+        else if (codes == POME_CODES_F32)
+            ((float *)(uintptr_t)w.codes)[0] = bad[round % 3];
+        else if (w.table_f16)
             ((uint16_t *)(uintptr_t)w.table_f16)[random_size(0, ((size_t)1 << pome_codes_bits(codes)) - 1)] = round % 2 ? 0x7e00 : 0x7c00;
         else
             ((uint16_t *)(uintptr_t)w.scale_f16)[0] = round % 2 ? 0x7e00 : 0x7c00;
@@ -246,6 +263,8 @@ TEST(U8)
 TEST(LUT4)
 TEST(LUT6)
 TEST(LUT8)
+TEST(F16)
+TEST(F32)
 
 /* ---- speed ---- */
 
@@ -291,6 +310,7 @@ BENCH(U8)
 BENCH(LUT4)
 BENCH(LUT6)
 BENCH(LUT8)
+BENCH(F16)
 
 static void no_test(const pome_kernels *k)
 {
@@ -308,7 +328,8 @@ static void no_test(const pome_kernels *k)
          1e-9 * BENCH_K * BENCH_N * (bits) / 8, "GB/s of weights"},                                                    \
         {#codes " x 64", offsetof(pome_kernels, coded[POME_CODES_##codes].times), no_test, bench_many_##codes,         \
          1e-9 * BENCH_K * 128.0 * BENCH_M, "GMAC/s"}
-static const slot slots[] = {ROWS(I4, 4.5), ROWS(U4, 5), ROWS(I8, 8), ROWS(U8, 8), ROWS(LUT4, 4), ROWS(LUT6, 6), ROWS(LUT8, 8)};
+static const slot slots[] = {ROWS(I4, 4.5), ROWS(U4, 5), ROWS(I8, 8), ROWS(U8, 8), ROWS(LUT4, 4), ROWS(LUT6, 6), ROWS(LUT8, 8), ROWS(F16, 16),
+                             {"F32", offsetof(pome_kernels, coded[POME_CODES_F32].times), test_F32, NULL, 0, NULL}};
 
 int main(int argc, char **argv)
 {

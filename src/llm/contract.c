@@ -168,6 +168,21 @@ static pome_status check_roles(const pome_contract_subject *s, pome_error *err)
     return POME_OK;
 }
 
+enum { ALL_FOUND = 1000 }; /* nearer than any contract that lacks something */
+
+/* Whether what the caller said about parts reaches anything: a word that is passed over would be a mistake unseen. */
+static bool heeds_roles(const pome_contract *c, pome_misfit *misfit)
+{
+    const pome_llm_role *cache = pome_subject_role(c->subject, "cache_in", NULL);
+    if (c->subject->n_roles > 0 && c->subject->n_models > 1)
+        return pome_misfit_say(misfit, ALL_FOUND, "its parts are found by name, '%s' cannot be mapped", c->subject->roles[0].name);
+    if (!cache)
+        cache = pome_subject_role(c->subject, "cache_out", NULL);
+    if (cache && c->n_caches == 0)
+        return pome_misfit_say(misfit, ALL_FOUND, "there is no cache that '%s' could be a part of", cache->name);
+    return true;
+}
+
 /* ---- choosing ---- */
 
 static bool is_better(const pome_contract *a, const pome_contract *b)
@@ -199,7 +214,7 @@ pome_status pome_contract_find(pome_contract *out, const pome_contract_subject *
         pome_misfit misfit = {.n_found = 0, .reason = "it does not fit"};
         if (name && strcmp(kinds[k]->name, name) != 0)
             continue;
-        if (!kinds[k]->fit(&c, &misfit)) {
+        if (!kinds[k]->fit(&c, &misfit) || !heeds_roles(&c, &misfit)) {
             pome_contract_reset(&c);
             if (misfit.n_found > nearest_misfit.n_found) {
                 nearest_misfit = misfit;

@@ -63,6 +63,32 @@ static bool misses(const char *role, pome_misfit *misfit, int n_found)
     return pome_misfit_say(misfit, n_found, "the input mapped to %s is not one of this function", role);
 }
 
+/* The caller's word on mask and positions, which types can contradict. */
+static bool take_mapped(pome_contract *c, pome_misfit *misfit)
+{
+    const struct {
+        const char *role;
+        int *index;
+        int32_t rank, other_rank; /* of int32 */
+        int32_t float_rank;
+        const char *wanted;
+    } parts[] = {{"mask", &c->mask, 2, 2, 4, "float [1, 1, n, columns] or int32 [1, n]"},
+                 {"position", &c->position, 1, 1, 1, "int32 [1]"},
+                 {"positions", &c->positions, 1, 2, 1, "int32 [n] or [1, n]"}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!is_mapped(c, parts[i].role, parts[i].index))
+            continue;
+        if (*parts[i].index < 0)
+            return misses(parts[i].role, misfit, misfit->n_found);
+        const pome_feature *f = &c->function->inputs[*parts[i].index];
+        if (!pome_feature_is_array(f, parts[i].rank, false) && !pome_feature_is_array(f, parts[i].other_rank, false) &&
+            !pome_feature_is_array(f, parts[i].float_rank, true))
+            return pome_misfit_say(misfit, misfit->n_found, "'%s' is mapped to the %s, but is no %s", f->name, parts[i].role,
+                                   parts[i].wanted);
+    }
+    return true;
+}
+
 static bool is_cache_input(const pome_contract *c, uint32_t input)
 {
     for (uint32_t i = 0; i < c->n_caches; i++)
@@ -302,12 +328,8 @@ static int64_t find_vocabulary(const pome_contract *c)
 bool pome_contract_take_parts(pome_contract *c, pome_misfit *misfit)
 {
     int n_found = misfit->n_found;
-    if (is_mapped(c, "mask", &c->mask) && c->mask < 0)
-        return misses("mask", misfit, n_found);
-    if (is_mapped(c, "position", &c->position) && c->position < 0)
-        return misses("position", misfit, n_found);
-    if (is_mapped(c, "positions", &c->positions) && c->positions < 0)
-        return misses("positions", misfit, n_found);
+    if (!take_mapped(c, misfit))
+        return false;
     if (!find_ids(c, misfit, n_found) || !find_mask_and_position(c, misfit, n_found + 1) ||
         !find_logits(c, misfit, n_found + 2))
         return false;

@@ -499,6 +499,12 @@ static void test_roles(void **state)
     check_error(&m, NULL, POME_ERR_ARG, "no part is called 'id'; there are: ids, mask");
     set_roles(&m, (const pome_llm_role[]){{"ids", "y"}}, 1);
     check_error(&m, NULL, POME_ERR_UNSUPPORTED, "the input mapped to ids is not one of this function");
+    set_roles(&m, (const pome_llm_role[]){{"ids", "z"}, {"position", "x"}}, 2);
+    check_error(&m, NULL, POME_ERR_UNSUPPORTED, "'x' is mapped to the position, but is no int32 [1]");
+    set_roles(&m, (const pome_llm_role[]){{"ids", "z"}, {"mask", "x"}, {"cache_in", "x"}}, 3);
+    check_error(&m, NULL, POME_ERR_ARG, "'x' is mapped to mask and to cache_in");
+    set_roles(&m, (const pome_llm_role[]){{"ids", "z"}, {"mask", "x"}, {"cache_out", "y"}}, 3);
+    check_error(&m, "no-cache", POME_ERR_UNSUPPORTED, "there is no cache that 'y' could be a part of");
     make_explicit(&m, NAMES("a", "b"), NAMES("c", "d"));
     set_roles(&m, (const pome_llm_role[]){{"cache_in", "a"}, {"cache_out", "d"}, {"cache_in", "b"}, {"cache_out", "c"}}, 4);
     c = find(&m);
@@ -620,6 +626,11 @@ static void test_anemll_in_pieces(void **state)
 {
     (void)state;
     set s = {0};
+    add_anemll(&s, 2);
+    s.subject.roles = &(const pome_llm_role){"ids", "input_ids"};
+    s.subject.n_roles = 1;
+    check_set_error(&s, "its parts are found by name, 'input_ids' cannot be mapped");
+    memset(&s, 0, sizeof s);
     add_anemll(&s, 1);
     check_set_error(&s, "1 of 2 chunks of layers are there");
     memset(&s, 0, sizeof s);

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _pome
-from ._errors import FileError
+from ._errors import FileError, StateError
 from ._model import Model
 from ._model_set import ModelSet
 from ._tokenizer import Tokenizer, as_ids
@@ -134,6 +134,9 @@ class Generation(Iterator[Token]):
         self.finish: str | None = None
         self.stats: dict[str, Any] = {}
 
+    def __reduce__(self) -> str:
+        raise TypeError("a Generation cannot be pickled or copied: a thread of this process runs it")
+
     def __iter__(self) -> Generation:
         return self
 
@@ -174,6 +177,13 @@ class Generation(Iterator[Token]):
         if getattr(self, "_channel", None) is not None:
             self._channel.close()
 
+    def _orphan(self) -> None:
+        """In a process that was forked: the thread is not there, and the channel's lock may be held by it."""
+        if self._thread is not None:
+            self._channel = _Channel()
+            self._channel.is_done = True
+            self._channel.error = StateError("the generation runs in the process that this one was forked from", "STATE", 7)
+
     def read(self) -> str:
         """Runs to the end and gives the whole text."""
         for _ in self:
@@ -188,6 +198,14 @@ _running: weakref.WeakSet[Generation] = weakref.WeakSet()
 def _close_all() -> None:
     for generation in list(_running):
         generation.close()
+
+
+def _orphan_all() -> None:
+    for generation in list(_running):
+        generation._orphan()
+
+
+os.register_at_fork(after_in_child=_orphan_all)
 
 
 class Session:
@@ -221,7 +239,8 @@ class Session:
         return self._native.n_reused
 
     def feed(self, ids: Iterable[int]) -> NDArray[np.float32]:
-        """Makes the timeline equal to ``ids``: keeps the longest common prefix, feeds the rest.
+        """Makes the timeline equal to ``ids``: keeps the longest common prefix, feeds the rest. Ctrl-C waits for its end, unlike
+        in :meth:`generate`; :meth:`cancel` ends it from another thread.
 
         Returns:
             The logits after the last token, float32 [n_vocab]. Where the model gives probabilities, their logarithms.

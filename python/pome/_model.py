@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _pome
+from ._errors import ArgumentError
 
 NUMERICS = {"exact": 0, "fast": 1, "fp16": 2}
 
@@ -81,9 +81,23 @@ def _function(d: dict[str, Any]) -> Function:
     return Function(d["name"], *(tuple(map(_feature, d[kind])) for kind in ("inputs", "outputs", "states")))
 
 
-def _as_array(value: ArrayLike, name: str) -> Any:
+_PIXEL_MODES = {"gray": ("L", "I", "I;16", "F"), "gray_f16": ("L", "I", "I;16", "F")}  # of PIL; the first is converted to
+
+
+def image_pixels(feature: Feature, image: Any) -> NDArray[Any]:
+    """Pixels of a PIL image in the colors of an image feature, whatever its mode is."""
+    if feature.kind != "image":
+        raise ArgumentError(f"input {feature.name}: an image, wanted {feature.text}", "ARG", 5)
+    modes = _PIXEL_MODES.get(feature.color, ("RGB", "RGBA", "RGBX"))
+    if image.mode not in modes and "transparency" in image.info:  # else a warning about it
+        image = image.convert("RGBA")
+    return np.asarray(image if image.mode in modes else image.convert(modes[0]))
+
+
+def _as_array(value: ArrayLike, feature: Feature) -> Any:
     """An array the engine can read as it lies; copies only what has an odd layout, byte order or type."""
-    array = np.asarray(value)
+    name = feature.name
+    array = image_pixels(feature, value) if hasattr(value, "getbands") else np.asarray(value)
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise TypeError(f"input '{name}' is an array of {array.dtype}: wanted are numbers of at most 64 bits, or bool")
     if not array.dtype.isnative:
@@ -163,6 +177,15 @@ class State(Mapping[str, NDArray[Any]]):
     def __len__(self) -> int:
         return len(self._function.states)
 
+    def __eq__(self, other: object) -> bool:
+        return self is other  # what the arrays hold changes
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __reduce__(self) -> str:
+        raise TypeError("a State cannot be pickled or copied: it is bound to this process; copy its arrays instead")
+
     def clear(self) -> None:
         """Sets all elements to zero."""
         self._native.clear()
@@ -213,7 +236,6 @@ class Model:
         self._functions = {f.name: f for f in map(_function, self._info["functions"])}
         self._default: str = self._info["functions"][self._info["default_function"]]["name"]
         self._idle: dict[str, list[_pome.Predictor]] = {name: [] for name in self._functions}
-        self._lock = threading.Lock()
         self.numerics = numerics
 
     def __repr__(self) -> str:
@@ -316,8 +338,8 @@ class Model:
         Args:
             inputs: arrays by name, of any numeric type: what differs from the declared type is converted (floats to
                 integers by truncation). Arrays are read as they lie, with any strides. Optional inputs may be left out.
-                An image is an array of pixels, [height, width, 3] or [height, width] in gray with values from 0 to 255, a PIL
-                image of that form, or the program's planes [1, channels, height, width].
+                An image is an array of pixels, [height, width, 3] or [height, width] in gray with values from 0 to 255, or
+                the program's planes [1, channels, height, width], or a PIL image of any mode.
             state: from :meth:`state`; needed where the function has states. It is updated in place.
             function: ``None``: the default one.
 
@@ -327,14 +349,16 @@ class Model:
 
         Raises:
             KeyError: a name that is no input of the function, or no function.
-            ArgumentError: a missing input, a shape that the model does not allow, a state of another function.
-            UnsupportedError: the data led to something that has no result.
+            ArgumentError: a missing input, a shape that the model does not allow, a state that does not fit the function.
+            FormatError, UnsupportedError: the data led to something that has no result, a negative length for instance.
         """
         chosen = self.function(function)
         unknown = [name for name in inputs if all(name != f.name for f in chosen.inputs)]
         if unknown:
             raise KeyError(f"no input '{unknown[0]}': there are {', '.join(f.name for f in chosen.inputs)}")
-        given = tuple(_as_array(inputs[f.name], f.name) if inputs.get(f.name) is not None else None for f in chosen.inputs)
+        given = tuple(_as_array(inputs[f.name], f) if inputs.get(f.name) is not None else None for f in chosen.inputs)
+        if not (state is None or isinstance(state, State)):
+            raise TypeError(f"the state is a {type(state).__name__}, wanted one made by Model.state()")
         predictor = self._take(chosen.name)
         try:
             tensors = predictor.run(given, state._native if state is not None else None)
@@ -355,11 +379,10 @@ class Model:
         return [self.predict(inputs, function=function) for inputs in batch]
 
     def _take(self, function: str) -> _pome.Predictor:
-        with self._lock:
-            if self._idle[function]:
-                return self._idle[function].pop()
-        return self._native.predictor(function)
+        try:
+            return self._idle[function].pop()  # lists need no lock, which a fork could leave locked
+        except IndexError:
+            return self._native.predictor(function)
 
     def _give_back(self, function: str, predictor: _pome.Predictor) -> None:
-        with self._lock:
-            self._idle[function].append(predictor)
+        self._idle[function].append(predictor)

@@ -6,6 +6,8 @@ import json
 import os
 import pathlib
 import pickle
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -242,9 +244,73 @@ def test_errors_carry_the_fields(tmp_path, model):
 
 
 def test_nothing_is_pickled(model, llm):
-    for thing in (model, model._native, model.state()._native, llm, llm.tokenizer, llm.session(), llm.session()._native):
+    for thing in (model, model._native, model.state(), model.state()._native, llm, llm.tokenizer, llm.session(),
+                  llm.session()._native, llm.generate([1])):
         with pytest.raises(TypeError, match="cannot be pickled"):
             pickle.dumps(thing)
+
+
+def test_states_are_told_apart(model):
+    one, two = model.state(), model.state()
+    assert one == one and one != two and len({one, two}) == 2
+    with pytest.raises(TypeError, match="int, wanted one made by Model.state"):
+        model.predict({"inputIds": [[1]], "causalMask": causal_mask(1, 1)}, 3)
+
+
+def test_images_of_every_mode():
+    """A network takes colors: what an image's bytes mean is up to its mode."""
+    Image = pytest.importorskip("PIL.Image")
+    from pome._model import image_pixels
+
+    def feature(kind, color):
+        return package.Feature("x", "", kind, "fp32", (1, 3, 4, 6), None, (), False, None, "image", color)
+
+    colors = np.zeros((4, 6, 3), np.uint8)
+    colors[:2] = (255, 0, 0)
+    colors[2:] = (255, 255, 255)
+    image = Image.fromarray(colors)
+    for mode in ("RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV"):
+        converted = image.convert("P").convert(mode) if mode == "PA" else image.convert(mode)
+        for color in ("rgb", "bgr"):
+            assert np.abs(image_pixels(feature("image", color), converted)[..., :3].astype(int) - colors).max() <= 3, mode
+    black_and_white = Image.fromarray(np.where(colors[..., 1] > 0, np.uint8(255), np.uint8(0)))
+    for mode in ("L", "1", "P", "LA", "RGB", "RGBA", "CMYK", "I", "F"):
+        for color in ("gray", "gray_f16"):
+            pixels = image_pixels(feature("image", color), black_and_white.convert(mode))
+            assert pixels.shape == (4, 6) and np.array_equal(pixels, colors[..., 1]), mode
+        if mode not in ("I", "F"):
+            assert np.array_equal(image_pixels(feature("image", "rgb"), black_and_white.convert(mode))[..., 0], colors[..., 1]), mode
+    with pytest.raises(package.ArgumentError, match="input x: an image"):
+        image_pixels(feature("tensor", ""), image)
+
+
+FORK = """
+import os, signal, sys
+import numpy as np
+import pome
+
+llm = pome.LLM(sys.argv[1], threads=2)
+generation = llm.generate([1, 2, 3], max_new_tokens=100, ignore_eos=True, temperature=0)
+first = next(generation)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    try:
+        next(generation)
+    except pome.StateError:
+        assert list(generation) == [] and generation.finish == "cancelled"
+        again = llm.generate([1, 2, 3], max_new_tokens=1, ignore_eos=True, temperature=0)
+        sys.exit(0 if next(again) == first else 1)
+    sys.exit(2)
+assert os.waitpid(child, 0)[1] == 0
+assert len(list(generation)) == 99
+"""
+
+
+def test_a_generation_after_a_fork(llm_path):
+    """The thread that runs it is not in the other process, which must not wait for it."""
+    done = subprocess.run([sys.executable, "-c", FORK, str(llm_path)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_tokenizer_agrees_with_the_reference():

@@ -21,7 +21,7 @@ def main() -> int:
             print(f"{arguments[0]}: no such file", file=sys.stderr)
             return 2
         sys.argv = arguments
-        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
+        sys.path[0] = os.path.dirname(os.path.realpath(arguments[0]))  # through links, as Python itself
         runpy.run_path(arguments[0], run_name="__main__")
     return 0
 

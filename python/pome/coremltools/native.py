@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import pome
+from pome._model import image_pixels
 
 EXPORTED = (
     "_MLModelProxy",
@@ -102,14 +103,6 @@ def _compile(package: str, destination: str) -> str:
 # ---- values ----
 
 
-def _pixels(feature: pome.Feature, image: Any) -> np.ndarray:
-    """A PIL image in the mode that the feature wants."""
-    modes = {"gray": ("L",), "gray_f16": ("F",)}.get(feature.color, ("RGB", "RGBA"))
-    if feature.kind != "image":
-        raise RuntimeError(f"input {feature.name}: an image, wanted {feature.text}")
-    return np.asarray(image if image.mode in modes else image.convert(modes[0]))
-
-
 def _image(feature: pome.Feature, pixels: np.ndarray) -> Any:
     """As the framework gives images: colors with an opaque alpha, halves as floats."""
     from PIL import Image
@@ -122,7 +115,7 @@ def _image(feature: pome.Feature, pixels: np.ndarray) -> Any:
 
 def _to_engine(feature: pome.Feature, value: Any) -> Any:
     if hasattr(value, "getbands"):  # a PIL image
-        return _pixels(feature, value)
+        return image_pixels(feature, value)
     if isinstance(value, (bytes, str, dict)):
         raise RuntimeError(f"input {feature.name}: {type(value).__name__}, wanted {feature.text}")
     array = np.asarray(value)
@@ -178,7 +171,7 @@ class _State:
         array, value = self._find(name), np.asarray(value)
         if array.shape != value.shape:
             raise RuntimeError(f"state '{name}': shape {list(value.shape)}, wanted {list(array.shape)}")
-        with np.errstate(over="ignore"):
+        with _runtime_errors(f"state '{name}': "), np.errstate(over="ignore"):
             array[...] = value
 
 

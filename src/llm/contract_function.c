@@ -333,9 +333,6 @@ bool pome_contract_take_parts(pome_contract *c, pome_misfit *misfit)
     if (!find_ids(c, misfit, n_found) || !find_mask_and_position(c, misfit, n_found + 1) ||
         !find_logits(c, misfit, n_found + 2))
         return false;
-    if (c->ids == c->mask || c->ids == c->position || c->ids == c->positions)
-        return pome_misfit_say(misfit, n_found, "'%s' holds the ids and cannot be mapped to another part",
-                               c->function->inputs[c->ids].name);
     misfit->n_found = n_found + 3;
     if (!pome_lengths_of(&c->function->inputs[c->ids], 1, &c->lengths))
         return pome_misfit_say(misfit, n_found, "'%s' lists more than %d shapes", c->function->inputs[c->ids].name,

@@ -139,8 +139,16 @@ def test_parts_that_are_mapped_twice(fails, golden):
     for maps, reason in ((["ids=inputIds", "ids=causalMask"], "both 'inputIds' and 'causalMask' are mapped to ids, wanted one"),
                          (["ids=inputIds", "mask=inputIds"], "'inputIds' is mapped to ids and to mask"),
                          (["ids=inputIds", "ids=inputIds"], "'inputIds' is mapped to ids twice"),
-                         (["position=inputIds"], "'inputIds' holds the ids and cannot be mapped to another part")):
+                         (["position=inputIds"], "'inputIds' is mapped to the position, but is no int32 [1]"),
+                         (["position=causalMask"], "'causalMask' is mapped to the position, but is no int32 [1]")):
         fails(1, [reason], "run", package, "--ids", "1", *GREEDY, *(word for m in maps for word in ("--map", m)))
+
+
+def test_parts_that_reach_nothing(fails, golden):
+    for package, word, reason in (("chunks-lut4-split", "cache_in=x", "its parts are found by name, 'x' cannot be mapped"),
+                                  ("contracts/anemll", "ids=input_ids", "its parts are found by name"),
+                                  ("nocache/scores-range-fp32-tied.mlpackage", "cache_in=input_ids", "there is no cache that")):
+        fails(1, [reason], "run", golden / package, "--ids", "1", *GREEDY, "--map", word)
 
 
 def test_two_models_in_one_folder(pome, fails, copied, golden):

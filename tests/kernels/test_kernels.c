@@ -542,6 +542,7 @@ static const uint16_t *sparse_weights(uint8_t **bits, float *row, size_t n)
     *bits = bytes(1, (n + 7) / 8);
     for (size_t i = 0; i < n; i++) {
         unsigned bit = 1u << i % 8;
+        density = random_size(0, 500) ? density : random_size(0, 8); /* rows without any, beside full ones */
         (*bits)[i / 8] = (uint8_t)((*bits)[i / 8] & ~bit);
         (*bits)[i / 8] |= random_size(1, 8) <= density ? (uint8_t)bit : 0;
         ones += ((*bits)[i / 8] & bit) != 0;

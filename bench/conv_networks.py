@@ -51,6 +51,7 @@ def measure(name, folder, threads, rounds):
         errors = {engine: float(np.abs(predict() - want).max()) for engine, predict in engines.items()}
         for i in range(rounds):
             for engine in sorted(engines, reverse=bool(i % 2)):
+                time.sleep(0.05)  # onnxruntime's threads go on spinning for a while and would take the next one's core
                 begin = time.perf_counter()
                 engines[engine]()
                 times[engine].append(time.perf_counter() - begin)

@@ -8,6 +8,7 @@
 #include "base/pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/placement.h"
 
 enum { SPIN_NANOSECONDS = 40000, ROUNDS_PER_LOOK = 32 };
 
@@ -24,6 +26,7 @@ typedef struct worker {
     pome_pool *pool;
     pthread_t thread;
     int index;
+    pome_placement placement;
 } worker;
 
 struct pome_pool {
@@ -39,7 +42,7 @@ struct pome_pool {
     _Atomic(pome_pool_fn *) fn;
     _Atomic(void *) arg;
     atomic_size_t n, grain;
-    int n_workers;
+    int n_workers, avoided_cpu; /* avoided by the workers: the caller's, when it last woke one; -1: none */
     worker workers[];
 };
 
@@ -126,6 +129,17 @@ static void *work(void *arg)
     }
 }
 
+/* Keeps workers off the caller's processor, before they are woken. */
+static void make_room(pome_pool *p)
+{
+    int cpu = sched_getcpu();
+    if (cpu == p->avoided_cpu)
+        return;
+    for (int i = 0; i < p->n_workers; i++)
+        pome_placement_avoid(&p->workers[i].placement, p->workers[i].thread, cpu);
+    p->avoided_cpu = cpu;
+}
+
 /* Opens the next loop; wakes as many sleepers as can help. */
 static void publish(pome_pool *p, pome_pool_fn *fn, void *arg, size_t n, size_t grain, size_t n_helpers)
 {
@@ -139,6 +153,8 @@ static void publish(pome_pool *p, pome_pool_fn *fn, void *arg, size_t n, size_t 
     atomic_store(&p->ticket, next);
     if (atomic_load(&p->n_sleeping) == 0)
         return;
+    if (n > 0) /* else they may be gone already, and the C library takes a thread that is gone for the caller */
+        make_room(p);
     pthread_mutex_lock(&p->lock);
     for (size_t i = 0; i < n_helpers && i < atomic_load(&p->n_sleeping); i++)
         pthread_cond_signal(&p->wake);
@@ -164,6 +180,7 @@ pome_status pome_pool_create(pome_pool **out, int n_threads, pome_error *err)
     if (!p)
         return pome_fail_nomem(err, size, "thread pool");
     memset(p, 0, size);
+    p->avoided_cpu = -1;
     pthread_mutex_init(&p->run_lock, NULL);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);

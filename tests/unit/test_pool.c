@@ -1,6 +1,7 @@
 /* The thread pool: every index once, the same chunks whatever the number of threads, several callers at once. Run
  * under ThreadSanitizer, the plain stores below also prove that loops are ordered before what follows them. */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -250,6 +251,70 @@ static void every_thread_is_woken(void **state)
     pome_pool_destroy(&pool);
 }
 
+typedef struct placed {
+    meeting meeting;
+    cpu_set_t wanted, found; /* the worker's; wanted: it takes that for itself if it is not empty */
+} placed;
+
+static void note_place(void *arg, size_t begin, size_t end, int thread)
+{
+    placed *p = arg;
+    if (thread > 0) {
+        if (CPU_COUNT(&p->wanted) > 0)
+            assert_int_equal(sched_setaffinity(0, sizeof p->wanted, &p->wanted), 0);
+        assert_int_equal(sched_getaffinity(0, sizeof p->found, &p->found), 0);
+    }
+    meet(&p->meeting, begin, end, thread);
+}
+
+/* Runs a loop from one processor while the worker sleeps, and tells where the worker may run meanwhile. */
+static cpu_set_t place_beside(pome_pool *pool, int cpu, cpu_set_t wanted)
+{
+    placed p = {.meeting = {.n_threads = 2}, .wanted = wanted};
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    for (int i = 0; i < 3; i++) { /* a worker that did not get to sleep in time stays where it is */
+        pause_ms(20);
+        atomic_store(&p.meeting.n_there, 0);
+        pome_pool_run(pool, 2, 1, note_place, &p);
+    }
+    assert_false(atomic_load(&p.meeting.is_missed));
+    return p.found;
+}
+
+static void workers_leave_the_callers_processor(void **state)
+{
+    (void)state;
+    cpu_set_t all, none, one;
+    int cpus[2], n = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int i = 0; i < CPU_SETSIZE && n < 2; i++)
+        if (CPU_ISSET(i, &all))
+            cpus[n++] = i;
+    if (n < 2)
+        skip();
+    CPU_ZERO(&none);
+    pome_pool *pool;
+    assert_int_equal(pome_pool_create(&pool, 2, NULL), POME_OK);
+    for (int i = 0; i < 4; i++) {
+        cpu_set_t expected = all, found = place_beside(pool, cpus[i % 2], none);
+        CPU_CLR(cpus[i % 2], &expected);
+        assert_true(CPU_EQUAL(&found, &expected));
+    }
+    /* What somebody sets for the worker holds, even if it is the caller's processor. */
+    CPU_ZERO(&one);
+    CPU_SET(cpus[1], &one);
+    place_beside(pool, cpus[1], one);
+    for (int i = 0; i < 2; i++) {
+        cpu_set_t found = place_beside(pool, cpus[i], none);
+        assert_true(CPU_EQUAL(&found, &one));
+    }
+    pome_pool_destroy(&pool);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
 /* ---- background ---- */
 
 typedef struct count_job {
@@ -305,6 +370,7 @@ int main(void)
         cmocka_unit_test(thread_counts), cmocka_unit_test(idle_threads_sleep),
         cmocka_unit_test(loops_after_pauses),
         cmocka_unit_test(every_thread_is_woken),
+        cmocka_unit_test(workers_leave_the_callers_processor),
         cmocka_unit_test(jobs_are_done_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,21 @@
+/* Where the threads of a pool may run: anywhere the process allows, but not on the processor of the thread that waits for
+ * them. A scheduler that sees no shared cache between processors (virtual machines often show none) wakes a thread on the
+ * processor of the one that wakes it, and leaves it there behind a caller that computes: for milliseconds, nothing is
+ * gained by the second thread. */
+#ifndef POME_BASE_PLACEMENT_H
+#define POME_BASE_PLACEMENT_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+
+typedef struct pome_placement { /* of one thread; zeroed at first */
+    cpu_set_t allowed, given;   /* what it may use; what of it was given last */
+    bool is_known;
+} pome_placement;
+
+/* Lets `thread` run on all processors it may use but `cpu`; on all, if it may use no other. Which those are is asked
+ * anew each time, so that what others set for the thread (taskset, cpusets) holds. Does nothing where it cannot. */
+void pome_placement_avoid(pome_placement *placement, pthread_t thread, int cpu);
+
+#endif

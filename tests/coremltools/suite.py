@@ -174,7 +174,7 @@ def known_rows(counts, entries):
     total = sum((c.known for c in counts.values()), collections.Counter())
     for index, entry in enumerate(entries):
         tests = entry["test"] if isinstance(entry["test"], list) else [entry["test"]]
-        names = ", ".join("any" if t == "*" else re.sub(r"precision=.*|\*$", "", t.split("/")[-1].replace("::", " ")) for t in tests)
+        names = ", ".join("any" if t == "*" else re.sub(r"precision=.*|\*$", "", re.sub(r".*/(?=.*::)|^\*/", "", t)) for t in tests)
         yield [total[index], entry["whose"], f"`{names}`", entry["reason"]]
 
 

@@ -112,6 +112,12 @@ typedef struct pome_panel_end {
     float low, high;     /* infinite: none */
 } pome_panel_end;
 
+/* Columns [to, to + n) of a packed row come from x[from], x[from + stride], .. */
+typedef struct pome_panel_run {
+    size_t to, n;
+    ptrdiff_t from;
+} pome_panel_run;
+
 typedef struct pome_kernels {
     pome_cpu_level level;
     /* dst[i] = float(src[i]) */
@@ -151,6 +157,10 @@ typedef struct pome_kernels {
                         size_t n, size_t k, bool accumulate);
     void (*gemm_nn_f16)(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
                         size_t n, size_t k, bool accumulate);
+    /* m rows of POME_PANEL columns, ld apart, from rows of x, ldx apart. Runs are in the order of their columns, disjoint and not
+     * empty; columns in none of them become 0. Nothing of x is used but what the runs name. */
+    void (*unfold_panel_f32)(float *panel, size_t ld, const float *x, size_t ldx, size_t m, const pome_panel_run *runs,
+                             size_t n_runs, size_t stride);
     /* y [rows, cols], contiguous. x has (rows - 1) * sy + (kh - 1) * dy + 1 rows, each with pome_conv_plane_width(p, cols)
      * elements that may be read. */
     void (*conv_plane_f32)(float *y, size_t rows, size_t cols, const pome_conv_plane *p);
@@ -193,6 +203,8 @@ void pome_kernels_init(pome_kernels *k, pome_cpu_level level);
 /* What each level puts into the table. */
 void pome_kernels_fill_generic(pome_kernels *k);
 void pome_kernels_fill_coded_generic(pome_kernels *k); /* the part of int8 activations */
+void pome_unfold_panel_f32_generic(float *panel, size_t ld, const float *x, size_t ldx, size_t m, const pome_panel_run *runs,
+                                   size_t n_runs, size_t stride);
 void pome_widen_indices_generic(uint8_t *nibbles, const uint8_t *bits, uint32_t n_bits, size_t n);
 #if defined(__x86_64__)
 void pome_kernels_fill_avx2(pome_kernels *k);

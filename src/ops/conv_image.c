@@ -55,82 +55,79 @@ static bool is_plain(const pome_window *w)
 
 /* ---- unfolding ---- */
 
-/* Positions of a panel that lie in one row of the result and, for one kernel element, inside of the input. */
-typedef struct run {
+/* Positions of a panel that lie in one row of the result; o: the first one. */
+typedef struct segment {
     size_t to, n;
-    int64_t from; /* in the input's plane; further ones are a stride apart */
-} run;
+    int64_t o[3];
+} segment;
 
-/* runs[PANEL]: those of the n positions from output `first` on; *is_whole: nothing lies in the padding. */
-static size_t find_runs(const pome_window *w, size_t element, size_t first, size_t n, run *runs, bool *is_whole)
+/* segments[PANEL]: those of the n positions from output `first` on. */
+static size_t find_segments(const pome_window *w, size_t first, size_t n, segment *segments)
 {
-    int64_t o[3], k[3], begin, end;
-    size_t n_runs = 0, covered = 0;
-    pome_window_split(w->kernel, element, k);
+    int64_t o[3];
+    size_t n_segments = 0;
     pome_window_split(w->out, first, o);
-    pome_window_span(w, 2, k[2], &begin, &end);
-    for (size_t p = 0; p < n;) {
-        int64_t len = w->out[2] - o[2] < (int64_t)(n - p) ? w->out[2] - o[2] : (int64_t)(n - p);
-        int64_t i0 = o[0] * w->stride[0] + k[0] * w->dilation[0] - w->before[0];
-        int64_t i1 = o[1] * w->stride[1] + k[1] * w->dilation[1] - w->before[1];
-        int64_t b = begin > o[2] ? begin : o[2], e = end < o[2] + len ? end : o[2] + len;
-        if (i0 >= 0 && i0 < w->in[0] && i1 >= 0 && i1 < w->in[1] && b < e) {
-            runs[n_runs++] = (run){p + (size_t)(b - o[2]), (size_t)(e - b),
-                                   (i0 * w->in[1] + i1) * w->in[2] + b * w->stride[2] + k[2] * w->dilation[2] - w->before[2]};
-            covered += (size_t)(e - b);
-        }
-        p += (size_t)len;
+    for (size_t p = 0, len; p < n; p += len) {
+        len = (size_t)(w->out[2] - o[2]) < n - p ? (size_t)(w->out[2] - o[2]) : n - p;
+        segments[n_segments++] = (segment){p, len, {o[0], o[1], o[2]}};
         o[2] = 0;
         if (++o[1] == w->out[1]) {
             o[1] = 0;
             o[0]++;
         }
     }
-    *is_whole = covered == PANEL;
-    return n_runs;
+    return n_segments;
 }
 
-/* Short copies: calls would cost more than they do. */
-static void copy_run(float *to, const float *from, size_t n, int64_t stride)
+/* runs[PANEL]: what of the segments kernel element k sees inside of the input; places are those of the input's plane. */
+static size_t find_runs(const pome_window *w, const int64_t *k, const segment *segments, size_t n_segments,
+                        pome_panel_run *runs)
 {
-    size_t i = 0;
-    if (stride == 1) {
-        for (; i + 4 <= n; i += 4)
-            memcpy(to + i, from + i, 4 * sizeof *to);
-        for (; i < n; i++)
-            to[i] = from[i];
-    } else if (stride == 2) {
-        for (; i < n; i++)
-            to[i] = from[2 * i];
-    } else {
-        for (; i < n; i++)
-            to[i] = from[(int64_t)i * stride];
+    int64_t shift[3], begin, end;
+    size_t n_runs = 0;
+    for (int d = 0; d < 3; d++)
+        shift[d] = k[d] * w->dilation[d] - w->before[d];
+    pome_window_span(w, 2, k[2], &begin, &end);
+    for (const segment *s = segments; s < segments + n_segments; s++) {
+        int64_t i0 = s->o[0] * w->stride[0] + shift[0], i1 = s->o[1] * w->stride[1] + shift[1];
+        int64_t b = begin > s->o[2] ? begin : s->o[2];
+        int64_t e = end < s->o[2] + (int64_t)s->n ? end : s->o[2] + (int64_t)s->n;
+        if (i0 >= 0 && i0 < w->in[0] && i1 >= 0 && i1 < w->in[1] && b < e)
+            runs[n_runs++] = (pome_panel_run){s->to + (size_t)(b - s->o[2]), (size_t)(e - b),
+                                              (ptrdiff_t)((i0 * w->in[1] + i1) * w->in[2] + b * w->stride[2] + shift[2])};
     }
+    return n_runs;
 }
 
 /* Rows [p, p + len) of the panel of n positions from `first` on; x: the group's channels. */
 static void unfold_panel(const pome_conv_image *c, const float *x, size_t first, size_t n, size_t p, size_t len, float *panel)
 {
     const pome_window *w = c->w;
-    size_t n_kernel = w->n_kernel;
+    size_t n_kernel = w->n_kernel, channel = p / n_kernel, element = p % n_kernel;
+    segment segments[PANEL];
+    int64_t k[3];
     if (is_plain(w) && n == PANEL) {
         const float *from = x + p * w->n_in + first;
         for (size_t i = 0; i < len; i++, from += w->n_in)
             memcpy(panel + i * PANEL, from, PANEL * sizeof *from);
         return;
     }
-    for (size_t e = 0; e < n_kernel; e++) {
-        run runs[PANEL];
-        bool is_whole;
-        size_t n_runs = find_runs(w, e, first, n, runs, &is_whole);
-        size_t channel = (p + n_kernel - 1 - e) / n_kernel; /* the first with a row of this element from p on */
-        for (size_t row = channel * n_kernel + e; row < p + len; row += n_kernel, channel++) {
-            const float *plane = x + channel * w->n_in;
-            float *to = panel + (row - p) * PANEL;
-            if (!is_whole)
-                memset(to, 0, PANEL * sizeof *to);
-            for (size_t r = 0; r < n_runs; r++)
-                copy_run(to + runs[r].to, plane + runs[r].from, runs[r].n, w->stride[2]);
+    size_t n_segments = find_segments(w, first, n, segments);
+    pome_window_split(w->kernel, element, k);
+    for (size_t row = 0; row < n_kernel && row < len; row++) { /* and those of the same element in further channels */
+        pome_panel_run runs[PANEL];
+        size_t n_runs = find_runs(w, k, segments, n_segments, runs);
+        c->r->kernels->unfold_panel_f32(panel + row * PANEL, n_kernel * PANEL, x + channel * w->n_in, w->n_in,
+                                        (len - row + n_kernel - 1) / n_kernel, runs, n_runs, (size_t)w->stride[2]);
+        if (++k[2] == w->kernel[2]) {
+            k[2] = 0;
+            if (++k[1] == w->kernel[1]) {
+                k[1] = 0;
+                if (++k[0] == w->kernel[0]) {
+                    k[0] = 0;
+                    channel++;
+                }
+            }
         }
     }
 }

@@ -316,6 +316,35 @@ static void test_gemm_panel_f32(const pome_kernels *k)
         report("limit of NaN", c[0], NAN, 0);
 }
 
+/* Runs of every number and place; the first and the last element named are the ends of x. */
+static void test_unfold_panel_f32(const pome_kernels *k)
+{
+    for (int round = 0; round < 3000; round++) {
+        pome_panel_run runs[POME_PANEL];
+        size_t stride = random_size(1, 3), n_runs = 0, m = random_size(0, 5), ld = POME_PANEL * random_size(1, 3), at = 0;
+        for (size_t to = random_size(0, 3); to < POME_PANEL; to += random_size(0, 1) * random_size(0, 8)) {
+            size_t n = random_size(1, round % 3 ? 16 : 5);
+            n = n < POME_PANEL - to ? n : POME_PANEL - to;
+            runs[n_runs++] = (pome_panel_run){to, n, (ptrdiff_t)at};
+            at += (n - 1) * stride + 1 + random_size(0, 4);
+            to += n;
+        }
+        size_t ldx = n_runs ? (size_t)runs[n_runs - 1].from + (runs[n_runs - 1].n - 1) * stride + 1 : 0;
+        const float *x = floats(0, m * ldx);
+        float *y = output(2, m ? (m - 1) * ld + POME_PANEL : 0);
+        k->unfold_panel_f32(y, ld, x, ldx, m, runs, n_runs, stride);
+        check_canaries(y, m ? (m - 1) * ld + POME_PANEL : 0);
+        for (size_t i = 0; i < m; i++)
+            for (size_t j = 0; j < POME_PANEL; j++) {
+                float want = 0;
+                for (size_t r = 0; r < n_runs; r++)
+                    if (j >= runs[r].to && j < runs[r].to + runs[r].n)
+                        want = x[i * ldx + (size_t)runs[r].from + (j - runs[r].to) * stride];
+                expect_same(y[i * ld + j], want, "unfolded", j);
+            }
+    }
+}
+
 /* Every number of rows and columns of small planes, at the guard page. */
 static void test_conv_plane_sizes(const pome_kernels *k)
 {
@@ -685,6 +714,7 @@ static const slot slots[] = {
     {ROW(gemm_nt_f32), bench_gemm_nt_f32, 2e-9 * BENCH_M * BENCH_M * BENCH_K, "GFLOP/s"},
     {ROW(gemm_nn_f32), bench_gemm_nn_f32, 2e-9 * BENCH_M * BENCH_M * BENCH_K, "GFLOP/s"},
     {ROW(gemm_panel_f32), bench_gemm_panel_f32, 24 * POME_PANEL * 256e-9, "G multiply-adds/s"},
+    {ROW(unfold_panel_f32), NULL, 0, NULL},
     {ROW(conv_plane_f32), bench_conv_plane_f32, 9 * 28 * 28e-9, "G multiply-adds/s"},
     {ROW(gemv_f16), bench_gemv_f16, 1e-9 * BENCH_K * BENCH_N, "GB/s of weights"},
     {ROW(gemv_int4_block), bench_gemv_int4_block, 1e-9 * BENCH_K * BENCH_N * (0.5 + 2.0 / 32), "GB/s of weights"},

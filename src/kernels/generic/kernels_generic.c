@@ -303,6 +303,35 @@ static void gemm_panel_f32_generic(float *c, size_t ldc, const float *a, size_t 
     }
 }
 
+/* Short copies: calls would cost more than they do. */
+static void copy_run(float *to, const float *from, size_t n, size_t stride)
+{
+    size_t i = 0;
+    if (stride == 1) {
+        for (; i + 4 <= n; i += 4)
+            memcpy(to + i, from + i, 4 * sizeof *to);
+        for (; i < n; i++)
+            to[i] = from[i];
+    } else {
+        for (; i < n; i++)
+            to[i] = from[i * stride];
+    }
+}
+
+void pome_unfold_panel_f32_generic(float *panel, size_t ld, const float *x, size_t ldx, size_t m, const pome_panel_run *runs,
+                                   size_t n_runs, size_t stride)
+{
+    size_t covered = 0;
+    for (size_t r = 0; r < n_runs; r++)
+        covered += runs[r].n;
+    for (size_t i = 0; i < m; i++, panel += ld, x += ldx) {
+        if (covered < POME_PANEL)
+            memset(panel, 0, POME_PANEL * sizeof *panel);
+        for (size_t r = 0; r < n_runs; r++)
+            copy_run(panel + runs[r].to, x + runs[r].from, runs[r].n, stride);
+    }
+}
+
 static void conv_plane_f32_generic(float *y, size_t rows, size_t cols, const pome_conv_plane *p)
 {
     for (size_t i = 0; i < rows; i++, y += cols) {
@@ -336,6 +365,7 @@ void pome_kernels_fill_generic(pome_kernels *k)
     k->gemm_nt_f32 = gemm_nt_f32_generic;
     k->gemm_nn_f32 = gemm_nn_f32_generic;
     k->gemm_panel_f32 = gemm_panel_f32_generic;
+    k->unfold_panel_f32 = pome_unfold_panel_f32_generic;
     k->conv_plane_f32 = conv_plane_f32_generic;
     k->silu_mul_f32 = silu_mul_f32_generic;
     k->gemm_nt_f16 = gemm_nt_f16_generic;

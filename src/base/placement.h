@@ -1,7 +1,6 @@
 /* Where the threads of a pool may run: anywhere the process allows, but not on the processor of the thread that waits for
- * them. A scheduler that sees no shared cache between processors (virtual machines often show none) wakes a thread on the
- * processor of the one that wakes it, and leaves it there behind a caller that computes: for milliseconds, nothing is
- * gained by the second thread. */
+ * them. Linux was seen to leave a thread that was woken after a pause behind the caller, which computes, although another
+ * processor was free: for 10 ms nothing was gained by the second thread (docs/performance.md has the measurement). */
 #ifndef POME_BASE_PLACEMENT_H
 #define POME_BASE_PLACEMENT_H
 

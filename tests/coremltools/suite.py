@@ -71,6 +71,8 @@ class Part:
         if self.sample:
             command += ["--pome-sample", str(self.sample)]
         environment = {**os.environ, "INCLUDE_MIL_FP32_UNIT_TESTS": "1", "POME_THREADS": "1", "TQDM_DISABLE": "1"}
+        beside = [os.path.join(sys.prefix, "beside"), os.environ.get("PYTHONPATH")]  # torchvision, see scripts/common.sh
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, beside))
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment.setdefault(name, "1")
         with open(self.output, "a", encoding="utf-8") as output:

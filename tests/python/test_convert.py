@@ -402,6 +402,7 @@ def test_smollm2_gguf(pome, tmp_path, quantize):
     top = np.sort(want, axis=-1)
     sure = top[:, -1] - top[:, -2] > 0.1
     np.testing.assert_array_equal(got.argmax(-1)[sure], want.argmax(-1)[sure])
+    # Exact: the two best first tokens lie 0.09 apart, which rounded activations can turn.
     text = subprocess.run([pome, "run", str(out), "What is the capital of France?", "--temperature", "0", "--max-new-tokens",
-                           "12"], text=True, capture_output=True, check=True)
+                           "12", "--numerics", "exact"], text=True, capture_output=True, check=True)
     assert "Paris" in text.stdout

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "kernels/panel_part.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -48,9 +49,11 @@ ALWAYS_INLINE void tile(float *c, size_t ldc, const float *a, size_t lda, const 
         }
 }
 
+/* All columns, whatever n is. */
 static void tile_of(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k, bool add,
-                    const pome_panel_end *end, size_t n_rows)
+                    const pome_panel_end *end, size_t n_rows, size_t n)
 {
+    (void)n;
     if (n_rows == ROWS)
         tile(c, ldc, a, lda, b, k, add, end, ROWS);
     else if (n_rows == 4)
@@ -59,31 +62,6 @@ static void tile_of(float *c, size_t ldc, const float *a, size_t lda, const floa
         tile(c, ldc, a, lda, b, k, add, end, 2);
     else
         tile(c, ldc, a, lda, b, k, add, end, 1);
-}
-
-static void copy_part(float *to, size_t ld_to, const float *from, size_t ld_from, size_t m, size_t n)
-{
-    for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < n; j++)
-            to[i * ld_to + j] = from[i * ld_from + j];
-}
-
-/* Some of the columns: through a tile of their own. */
-static void part_of(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k, bool add,
-                    const pome_panel_end *end, size_t n_rows, size_t n)
-{
-    float sums[ROWS * POME_PANEL] = {0}, addend[ROWS * POME_PANEL] = {0};
-    pome_panel_end last;
-    if (add)
-        copy_part(sums, POME_PANEL, c, ldc, n_rows, n);
-    if (end && end->addend) {
-        copy_part(addend, POME_PANEL, end->addend, ldc, n_rows, n);
-        last = *end;
-        last.addend = addend;
-        end = &last;
-    }
-    tile_of(sums, POME_PANEL, a, lda, b, k, add, end, n_rows);
-    copy_part(c, ldc, sums, POME_PANEL, n_rows, n);
 }
 
 static void gemm_panel_f32_neon(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t m, size_t n, size_t k,
@@ -99,9 +77,9 @@ static void gemm_panel_f32_neon(float *c, size_t ldc, const float *a, size_t lda
             here.addend = end->addend ? end->addend + i * ldc : NULL;
         }
         if (n == POME_PANEL)
-            tile_of(c + i * ldc, ldc, a + i * lda, lda, b, k, accumulate, last, rows);
+            tile_of(c + i * ldc, ldc, a + i * lda, lda, b, k, accumulate, last, rows, n);
         else
-            part_of(c + i * ldc, ldc, a + i * lda, lda, b, k, accumulate, last, rows, n);
+            pome_panel_part(tile_of, c + i * ldc, ldc, a + i * lda, lda, b, k, accumulate, last, rows, n);
     }
 }
 

@@ -334,8 +334,21 @@ static inline void lookup32(f32x8 v[4], half_table t, const uint8_t *codes)
     }
 }
 
-static void gemv_int4_block_neon(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16, size_t n,
-                                 size_t k, size_t block)
+static inline half_table table_uint4(float scale, float offset)
+{
+    static const float code[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    uint8x16_t v[2];
+    for (size_t h = 0; h < 2; h++) {
+        f32x8 c = load8(code + 8 * h);
+        c = (f32x8){vsubq_f32(c.a, vdupq_n_f32(offset)), vsubq_f32(c.b, vdupq_n_f32(offset))};
+        v[h] = vreinterpretq_u8_u16(to_f16(scale8(from_f16(to_f16(c)), scale)));
+    }
+    return (half_table){vuzp1q_u8(v[0], v[1]), vuzp2q_u8(v[0], v[1])};
+}
+
+/* offset_f16: NULL for signed codes, a constant where it is called. */
+static inline void gemv_nibbles(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16,
+                                const uint16_t *offset_f16, size_t n, size_t k, size_t block)
 {
     for (size_t j = 0; j < n; j++, codes += k / 2, scale_f16 += k / block) {
         y[j] = 0;
@@ -344,7 +357,9 @@ static void gemv_int4_block_neon(float *y, const float *x, const uint8_t *codes,
             f32x8 acc = zero8();
             while (p < end) {
                 size_t stop = (p / block + 1) * block < end ? (p / block + 1) * block : end;
-                half_table t = table_int4(pome_f16_to_f32(scale_f16[p / block]));
+                float scale = pome_f16_to_f32(scale_f16[p / block]);
+                half_table t = offset_f16 ? table_uint4(scale, pome_f16_to_f32(offset_f16[j * (k / block) + p / block]))
+                                          : table_int4(scale);
                 for (; p < stop; p += 32) {
                     f32x8 v[4];
                     lookup32(v, t, codes + p / 2);
@@ -355,6 +370,18 @@ static void gemv_int4_block_neon(float *y, const float *x, const uint8_t *codes,
             y[j] += sum8(acc);
         }
     }
+}
+
+static void gemv_int4_block_neon(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16, size_t n,
+                                 size_t k, size_t block)
+{
+    gemv_nibbles(y, x, codes, scale_f16, NULL, n, k, block);
+}
+
+static void gemv_uint4_shift_block_neon(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16,
+                                        const uint16_t *offset_f16, size_t n, size_t k, size_t block)
+{
+    gemv_nibbles(y, x, codes, scale_f16, offset_f16, n, k, block);
 }
 
 static inline f32x8 load8_int8(const int8_t *codes, float scale)
@@ -500,41 +527,6 @@ static void gemv_sparse_f16_neon(float *y, const float *x, const uint8_t *bits, 
 }
 
 /* ---- unsigned 4-bit codes with an offset ---- */
-
-static inline half_table table_uint4(float scale, float offset)
-{
-    static const float code[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    uint8x16_t v[2];
-    for (size_t h = 0; h < 2; h++) {
-        f32x8 c = load8(code + 8 * h);
-        c = (f32x8){vsubq_f32(c.a, vdupq_n_f32(offset)), vsubq_f32(c.b, vdupq_n_f32(offset))};
-        v[h] = vreinterpretq_u8_u16(to_f16(scale8(from_f16(to_f16(c)), scale)));
-    }
-    return (half_table){vuzp1q_u8(v[0], v[1]), vuzp2q_u8(v[0], v[1])};
-}
-
-static void gemv_uint4_shift_block_neon(float *y, const float *x, const uint8_t *codes, const uint16_t *scale_f16,
-                                        const uint16_t *offset_f16, size_t n, size_t k, size_t block)
-{
-    for (size_t j = 0; j < n; j++, codes += k / 2, scale_f16 += k / block, offset_f16 += k / block) {
-        y[j] = 0;
-        for (size_t p = 0; p < k;) {
-            size_t end = k - p < POME_KERNEL_KC ? k : p + POME_KERNEL_KC;
-            f32x8 acc = zero8();
-            while (p < end) {
-                size_t stop = (p / block + 1) * block < end ? (p / block + 1) * block : end;
-                half_table t = table_uint4(pome_f16_to_f32(scale_f16[p / block]), pome_f16_to_f32(offset_f16[p / block]));
-                for (; p < stop; p += 32) {
-                    f32x8 v[4];
-                    lookup32(v, t, codes + p / 2);
-                    for (size_t i = 0; i < 4; i++)
-                        acc = fma8(acc, load8(x + p + 8 * i), v[i]);
-                }
-            }
-            y[j] += sum8(acc);
-        }
-    }
-}
 
 static void decode_uint4_shift_block_neon(float *dst, const uint8_t *codes, const uint16_t *scale_f16,
                                           const uint16_t *offset_f16, size_t n, size_t block)

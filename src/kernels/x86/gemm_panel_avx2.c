@@ -1,8 +1,9 @@
 /* Products with a packed operand of 16 columns, as convolutions have them. A tile is 6 rows by two vectors or, where only half of the
  * panel is used, 12 rows by one: twelve sums, which hide the latency of the multiply-add. */
+#include "kernels/panel_part.h"
 #include "kernels/x86/avx2.h"
 
-enum { ROWS_WIDE = 6, ROWS_NARROW = 12 };
+enum { ROWS_WIDE = 6, ROWS_NARROW = POME_PANEL_PART_ROWS };
 
 /* n_rows and n_vectors are constants where it is called, so that the sums stay in registers. */
 static inline __attribute__((always_inline)) void tile(float *c, size_t ldc, const float *a, size_t lda, const float *b,
@@ -84,31 +85,6 @@ static void rows_of(float *c, size_t ldc, const float *a, size_t lda, const floa
         narrow(c, ldc, a, lda, b, k, add, end, n_rows);
 }
 
-static void copy_part(float *to, size_t ld_to, const float *from, size_t ld_from, size_t m, size_t n)
-{
-    for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < n; j++)
-            to[i * ld_to + j] = from[i * ld_from + j];
-}
-
-/* Columns that are not whole vectors: through a tile of their own. */
-static void part_of(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k, bool add,
-                    const pome_panel_end *end, size_t n_rows, size_t n)
-{
-    float sums[ROWS_NARROW * POME_PANEL] = {0}, addend[ROWS_NARROW * POME_PANEL] = {0};
-    pome_panel_end last;
-    if (add)
-        copy_part(sums, POME_PANEL, c, ldc, n_rows, n);
-    if (end && end->addend) {
-        copy_part(addend, POME_PANEL, end->addend, ldc, n_rows, n);
-        last = *end;
-        last.addend = addend;
-        end = &last;
-    }
-    rows_of(sums, POME_PANEL, a, lda, b, k, add, end, n_rows, n);
-    copy_part(c, ldc, sums, POME_PANEL, n_rows, n);
-}
-
 void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t m, size_t n, size_t k,
                               bool accumulate, const pome_panel_end *end)
 {
@@ -124,6 +100,6 @@ void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, 
         if (n % 8 == 0)
             rows_of(c + i * ldc, ldc, a + i * lda, lda, b, k, accumulate, last, rows, n);
         else
-            part_of(c + i * ldc, ldc, a + i * lda, lda, b, k, accumulate, last, rows, n);
+            pome_panel_part(rows_of, c + i * ldc, ldc, a + i * lda, lda, b, k, accumulate, last, rows, n);
     }
 }

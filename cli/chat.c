@@ -18,8 +18,10 @@ typedef struct chat {
     bool has_last;
     EditLine *editor; /* NULL when input is no terminal */
     History *history;
-    char *line; /* of getline */
+    char *line; /* when input is no terminal */
     size_t line_size;
+    char bytes[4096]; /* read, from n_taken on not yet part of a line */
+    size_t n_bytes, n_taken;
 } chat;
 
 static bool add_message(chat *c, const char *role, const char *content)
@@ -100,6 +102,38 @@ static bool open_editor(chat *c)
     return true;
 }
 
+/* As getline on standard input, but an interrupt ends the waiting. -1: end of input, an error (errno), or an interrupt. */
+static ssize_t read_piped_line(chat *c)
+{
+    for (size_t len = 0;;) {
+        if (c->n_taken == c->n_bytes) {
+            if (!wait_for_input())
+                return -1;
+            ssize_t n = read(STDIN_FILENO, c->bytes, sizeof c->bytes);
+            if (n <= 0)
+                return n == 0 && len > 0 ? (ssize_t)len : -1;
+            c->n_bytes = (size_t)n;
+            c->n_taken = 0;
+        }
+        const char *from = c->bytes + c->n_taken;
+        const char *end = memchr(from, '\n', c->n_bytes - c->n_taken);
+        size_t n = end ? (size_t)(end - from) + 1 : c->n_bytes - c->n_taken;
+        if (len + n >= c->line_size) {
+            char *grown = realloc(c->line, 2 * (len + n) + 1);
+            if (!grown)
+                return -1;
+            c->line = grown;
+            c->line_size = 2 * (len + n) + 1;
+        }
+        memcpy(c->line + len, from, n);
+        len += n;
+        c->line[len] = '\0';
+        c->n_taken += n;
+        if (end)
+            return (ssize_t)len;
+    }
+}
+
 /* One line without its end, or NULL at the end of input. *is_interrupted: Ctrl-C threw the line away. */
 static char *read_line(chat *c, bool *is_interrupted)
 {
@@ -113,13 +147,12 @@ static char *read_line(chat *c, bool *is_interrupted)
         el_set(c->editor, EL_PREP_TERM, 1);
         text = el_gets(c->editor, &n);
     } else {
-        ssize_t len = getline(&c->line, &c->line_size, stdin);
+        ssize_t len = read_piped_line(c);
         text = len < 0 ? NULL : c->line;
         n = (int)len;
     }
     if (interrupt_happened()) {
         interrupt_forget();
-        clearerr(stdin);
         *is_interrupted = true;
         return NULL;
     }

@@ -177,10 +177,10 @@ static void on_interrupt(int signal_number)
     errno = saved;
 }
 
-/* Without SA_RESTART: a read that waits for input returns, so that the caller can look at the flag. */
+/* With SA_RESTART: a write of an answer that waits for the terminal goes on, it does not fail. Who waits for input polls. */
 void interrupt_catch(void (*hook)(void *), void *arg)
 {
-    struct sigaction action = {.sa_handler = on_interrupt};
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     interrupt_hook = hook;
     interrupt_arg = arg;

@@ -31,7 +31,8 @@ void set_opts(pome_model_set_opts *opts, const common_args *common);
 pome_status open_model_set(pome_model_set **out, const char *path, const pome_model_set_opts *opts,
                            const common_args *common, pome_error *err);
 
-/* SIGINT: the first sets a flag and calls `hook` (async-signal-safe), a second one ends the process. */
+/* SIGINT: the first sets a flag and calls `hook` (async-signal-safe), a second one ends the process. Calls of the system
+ * go on after it, so reads that may wait for somebody are preceded by poll() with interrupt_descriptor(). */
 void interrupt_catch(void (*hook)(void *), void *arg);
 void interrupt_release(void);
 bool interrupt_happened(void);

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -131,6 +132,62 @@ def test_interrupt_stops_the_answer_not_the_program(terminal):
     t.expect("> ")
     t.type("/quit\r")
     assert t.close() == 0
+
+
+def full_pipe():
+    ends = os.pipe()
+    os.set_blocking(ends[1], False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(ends[1], b"." * 4096)
+    os.set_blocking(ends[1], True)
+    return ends
+
+
+@pytest.mark.parametrize("is_chat", [True, False])
+def test_interrupt_while_the_answer_waits_for_room(environment, package, tokenizer, is_chat):
+    """The write of a part of the answer goes on after the signal; that it was interrupted is no failure of it."""
+    drain, full = full_pipe()
+    command = [POME, "run", str(package), "--tokenizer", str(tokenizer), "--temperature", "0", "--raw", "-n", "100", "--ignore-eos"]
+    child = subprocess.Popen([*command, "--interactive"] if is_chat else [*command, "The quick"], env=environment, text=True,
+                             stdin=subprocess.PIPE, stdout=full, stderr=subprocess.PIPE, bufsize=0,
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    os.close(full)
+    if is_chat:
+        child.stdin.write("The quick\n")
+    begin = time.monotonic()  # where the kernel does not tell what is waited for, two seconds will do
+    while time.monotonic() < begin + 2 and "pipe_write" not in Path(f"/proc/{child.pid}/wchan").read_text():
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    time.sleep(0.1)  # before there is room
+    text = b""
+    if is_chat:
+        child.stdin.write("/quit\n")
+    while part := os.read(drain, 65536):
+        text += part
+    os.close(drain)
+    _, told = child.communicate(timeout=30)
+    assert "cannot write" not in told
+    assert child.returncode == (0 if is_chat else 130)
+    assert text.strip(b".")  # what was being written arrived
+
+
+def test_interrupt_ends_waiting_for_a_piped_line(environment, package, tokenizer):
+    command = [POME, "run", str(package), "--tokenizer", str(tokenizer), "--temperature", "0", "--raw", "-n", "4", "--interactive", "--json"]
+    child = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    child.stdin.write(b"The quick\n")
+    whole = json.loads(child.stdout.readline())
+    child.stdin.write(b"half a line")
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    assert child.stderr.read(1) == b"\n"  # the half line is thrown away
+    child.stdin.write(b"/reset\nThe quick")  # the last one without an end
+    child.stdin.close()
+    answers = child.stdout.readlines()
+    child.stderr.read()
+    assert child.wait(timeout=30) == 0
+    assert [json.loads(line)["text"] for line in answers] == [whole["text"]]
 
 
 def test_history(terminal):

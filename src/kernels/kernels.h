@@ -148,10 +148,10 @@ typedef struct pome_kernels {
     /* c[m][n] = or += sum_k a[m][k] * b[k][n]; here each element takes k in turn, from 0 or from c. */
     void (*gemm_nn_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
                         size_t n, size_t k, bool accumulate);
-    /* c[m][n] = or += sum_p a[m][p] * b[p][n] in the order of gemm_nn_f32, n <= POME_PANEL; b's rows are POME_PANEL apart and
-     * have POME_PANEL elements that may be read. `end` is NULL while more of k follows. */
-    void (*gemm_panel_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t m, size_t n, size_t k,
-                           bool accumulate, const pome_panel_end *end);
+    /* c[m][n] = or += sum_p a[m][p] * b[p][n] in the order of gemm_nn_f32, n <= POME_PANEL; b's rows have POME_PANEL
+     * elements that may be read. `end` is NULL while more of k follows. */
+    void (*gemm_panel_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
+                           size_t k, bool accumulate, const pome_panel_end *end);
     /* Both gemm_nt and gemm_nn with b in half, converted as it is read: for few rows of a. */
     void (*gemm_nt_f16)(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
                         size_t n, size_t k, bool accumulate);

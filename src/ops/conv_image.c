@@ -8,6 +8,9 @@ enum {
     DEPTH = 256,         /* rows of a panel at once: 16 KB, half of a first-level cache */
     GROUP_MAX = 4,       /* panels that share a piece of weights while it is in the cache */
     ROWS = 24,           /* of the weight, at most POME_ROWS_TILE; whole register tiles of any level */
+    ROWS_FEW = 12,       /* the same where there would be too few pieces of work */
+    COLUMNS_FEW = 3,     /* at most so many of a panel are multiplied one by one, as products along k */
+    IN_PLACE_MAX = 1024, /* positions of planes that are multiplied where they lie; farther apart, each row is a page of its own */
     UNITS = 24,          /* at least as many pieces of work, so that threads end together */
     SHARED_MAX = 1 << 20 /* floats of an input that is unfolded as a whole */
 };
@@ -141,24 +144,57 @@ typedef struct piece {
     float *y;               /* [n_rows], n_out apart, at the first position */
 } piece;
 
-/* Panels lie `apart` floats from each other. */
-static void multiply_piece(const pome_conv_image *c, const piece *t, const float *panels, size_t apart, float *scratch)
+/* Where the operands of a piece lie: its whole panels, `apart` floats from each other, and what is left of the positions. */
+typedef struct operands {
+    const float *panels, *rest;
+    size_t apart, ld, ld_rest; /* from row to row */
+} operands;
+
+static void finish_columns(const pome_conv_image *c, const piece *t, const float *bias, size_t first, size_t n)
+{
+    for (size_t row = 0; row < t->n_rows; row++) {
+        float *y = t->y + row * c->w->n_out + first;
+        for (size_t i = 0; i < n && bias; i++)
+            y[i] += bias[row];
+        pome_conv_finish(&c->after, (size_t)(y - c->y), n, y);
+    }
+}
+
+/* n <= COLUMNS_FEW positions: a vector of positions would be all but empty. */
+static void multiply_columns(const pome_conv_image *c, const piece *t, const float *w, size_t ldw, const float *b, size_t ldb,
+                             size_t first, size_t n)
+{
+    float column[COLUMNS_FEW * DEPTH];
+    for (size_t p = 0; p < t->len; p++, b += ldb)
+        for (size_t i = 0; i < n; i++)
+            column[i * DEPTH + p] = b[i];
+    c->r->kernels->gemm_nt_f32(t->y + first, c->w->n_out, w, ldw, column, DEPTH, t->n_rows, n, t->len, t->p > 0);
+}
+
+static void multiply_piece(const pome_conv_image *c, const piece *t, const operands *o, float *scratch)
 {
     const pome_kernels *kernels = c->r->kernels;
     float bias[ROWS];
     pome_panel_end end = {.low = c->after.low, .high = c->after.high};
     bool is_last = t->p + t->len == c->k;
-    size_t ldw;
+    size_t ldw, whole = t->n - t->n % PANEL, rest = t->n - whole;
     const float *w = pome_rows_piece(c->weight, kernels, t->channel, t->n_rows, t->p, t->len, scratch, &ldw);
     if (c->bias && is_last) {
         pome_vector_piece(c->bias, c->bias_encoded, kernels, t->channel, t->n_rows, bias);
         end.bias = bias;
     }
-    for (size_t i = 0; i < t->n; i += PANEL, panels += apart) {
+    for (size_t i = 0; i < t->n; i += PANEL) {
+        const float *b = i < whole ? o->panels + i / PANEL * o->apart : o->rest;
+        if (i == whole && rest <= COLUMNS_FEW) {
+            multiply_columns(c, t, w, ldw, b, o->ld_rest, i, rest);
+            if (is_last)
+                finish_columns(c, t, end.bias, i, rest);
+            return;
+        }
         if (c->after.addend)
             end.addend = c->after.addend + (t->y - c->y) + i;
-        kernels->gemm_panel_f32(t->y + i, c->w->n_out, w, ldw, panels, t->n_rows, t->n - i < PANEL ? t->n - i : PANEL, t->len,
-                                t->p > 0, is_last ? &end : NULL);
+        kernels->gemm_panel_f32(t->y + i, c->w->n_out, w, ldw, b, i < whole ? o->ld : o->ld_rest, t->n_rows, i < whole ? PANEL : rest,
+                                t->len, t->p > 0, is_last ? &end : NULL);
     }
 }
 
@@ -173,25 +209,57 @@ static const float *image_of(const pome_conv_image *c, size_t image)
     return c->x + image * cin_group(c) * c->w->n_in;
 }
 
+/* n positions from `first` on that are the input's: nothing is copied but a rest that a vector would read past. */
+static operands in_place(const pome_conv_image *c, size_t image, size_t first, const piece *t, float *panels)
+{
+    const float *x = image_of(c, image) + t->p * c->w->n_in + first;
+    size_t whole = t->n - t->n % PANEL, rest = t->n - whole;
+    operands o = {.panels = x, .rest = x + whole, .apart = PANEL, .ld = c->w->n_in, .ld_rest = c->w->n_in};
+    if (rest > COLUMNS_FEW) {
+        c->r->kernels->unfold_panel_f32(panels, PANEL, o.rest, c->w->n_in, t->len, &(pome_panel_run){0, rest, 0}, 1, 1);
+        o.rest = panels;
+        o.ld_rest = PANEL;
+    }
+    return o;
+}
+
+static operands unfolded(const float *panels, size_t apart, size_t n)
+{
+    return (operands){.panels = panels, .rest = panels + n / PANEL * apart, .apart = apart, .ld = PANEL, .ld_rest = PANEL};
+}
+
+/* The operands of a piece, unfolded by the thread where they need to be. */
+static operands operands_of(const pome_conv_image *c, size_t image, size_t first, const piece *t, float *panels)
+{
+    if (c->is_in_place)
+        return in_place(c, image, first, t, panels);
+    for (size_t i = 0; i < t->n; i += PANEL)
+        unfold_panel(c, image_of(c, image), first + i, t->n - i < PANEL ? t->n - i : PANEL, t->p, t->len, panels + i * DEPTH);
+    return unfolded(panels, DEPTH * PANEL, t->n);
+}
+
+static float *panels_of(const pome_conv_image *c, int thread)
+{
+    return c->panels + (size_t)thread * GROUP_MAX * DEPTH * PANEL;
+}
+
 /* Unit: a group of panels of one image, unfolded by the thread piece by piece, times all rows. */
 static void multiply_panels(void *arg, size_t begin, size_t end, int thread)
 {
     const pome_conv_image *c = (const pome_conv_image *)arg;
     size_t n_rows = cout_group(c), n_groups = ceil_div(c->n_panels, c->n_together);
     float *scratch = c->thread_scratch + (size_t)thread * pome_rows_scratch();
-    float *panels = c->panels + (size_t)thread * GROUP_MAX * DEPTH * PANEL;
     for (size_t unit = begin; unit < end; unit++) {
         size_t image = unit / n_groups, first = unit % n_groups * c->n_together * PANEL;
         piece t = {.n = positions_from(c, first, c->n_together)};
         for (t.p = 0; t.p < c->k; t.p += DEPTH) {
             t.len = c->k - t.p < DEPTH ? c->k - t.p : DEPTH;
-            for (size_t i = 0; i < t.n; i += PANEL)
-                unfold_panel(c, image_of(c, image), first + i, t.n - i < PANEL ? t.n - i : PANEL, t.p, t.len, panels + i * DEPTH);
+            const operands o = operands_of(c, image, first, &t, panels_of(c, thread));
             for (size_t row = 0; row < n_rows; row += ROWS) {
                 t.n_rows = n_rows - row < ROWS ? n_rows - row : ROWS;
                 t.channel = image % c->groups * n_rows + row;
                 t.y = c->y + (image * n_rows + row) * c->w->n_out + first;
-                multiply_piece(c, &t, panels, DEPTH * PANEL, scratch);
+                multiply_piece(c, &t, &o, scratch);
             }
         }
     }
@@ -206,20 +274,22 @@ static void unfold_image(void *arg, size_t begin, size_t end, int thread)
         unfold_panel(c, image_of(c, c->image), i * PANEL, positions_from(c, i * PANEL, 1), 0, c->k, c->panels + i * c->k * PANEL);
 }
 
-/* Unit: ROWS of the weight times a group of panels of the unfolded image; rows vary last. */
+/* Unit: some rows of the weight times a group of panels of the image; rows vary last. */
 static void multiply_rows(void *arg, size_t begin, size_t end, int thread)
 {
     const pome_conv_image *c = (const pome_conv_image *)arg;
     size_t n_rows = cout_group(c), n_groups = ceil_div(c->n_panels, c->n_together);
     float *scratch = c->thread_scratch + (size_t)thread * pome_rows_scratch();
     for (size_t unit = begin; unit < end; unit++) {
-        size_t row = unit / n_groups * ROWS, first = unit % n_groups * c->n_together * PANEL;
-        piece t = {.n = positions_from(c, first, c->n_together), .n_rows = n_rows - row < ROWS ? n_rows - row : ROWS};
+        size_t row = unit / n_groups * c->n_rows, first = unit % n_groups * c->n_together * PANEL;
+        piece t = {.n = positions_from(c, first, c->n_together), .n_rows = n_rows - row < c->n_rows ? n_rows - row : c->n_rows};
         t.channel = c->image % c->groups * n_rows + row;
         t.y = c->y + (c->image * n_rows + row) * c->w->n_out + first;
         for (t.p = 0; t.p < c->k; t.p += DEPTH) {
             t.len = c->k - t.p < DEPTH ? c->k - t.p : DEPTH;
-            multiply_piece(c, &t, c->panels + (first * c->k + t.p * PANEL), c->k * PANEL, scratch);
+            const operands o = c->is_in_place ? in_place(c, c->image, first, &t, panels_of(c, thread))
+                                              : unfolded(c->panels + first * c->k + t.p * PANEL, c->k * PANEL, t.n);
+            multiply_piece(c, &t, &o, scratch);
         }
     }
 }
@@ -248,6 +318,7 @@ void pome_conv_image_run(pome_conv_image *c)
         return;
     }
     c->n_panels = ceil_div(c->w->n_out, PANEL);
+    c->is_in_place = c->k <= DEPTH && is_plain(c->w) && c->w->n_in <= IN_PLACE_MAX;
     if (!is_unfolded_first(c->k, c->w->n_out, images)) {
         size_t n = c->n_panels * images / UNITS;
         c->n_together = n < 1 ? 1 : n > GROUP_MAX ? GROUP_MAX : n;
@@ -255,8 +326,11 @@ void pome_conv_image_run(pome_conv_image *c)
         return;
     }
     c->n_together = GROUP_MAX;
+    size_t n_groups = ceil_div(c->n_panels, GROUP_MAX);
+    c->n_rows = ceil_div(cout_group(c), ROWS) * n_groups < UNITS ? ROWS_FEW : ROWS;
     for (c->image = 0; c->image < images; c->image++) {
-        pome_pool_run(c->r->pool, c->n_panels, 1, unfold_image, c);
-        pome_pool_run(c->r->pool, ceil_div(cout_group(c), ROWS) * ceil_div(c->n_panels, GROUP_MAX), 1, multiply_rows, c);
+        if (!c->is_in_place)
+            pome_pool_run(c->r->pool, c->n_panels, 1, unfold_image, c);
+        pome_pool_run(c->r->pool, ceil_div(cout_group(c), c->n_rows) * n_groups, 1, multiply_rows, c);
     }
 }

@@ -27,7 +27,8 @@ typedef struct pome_conv_image {
     size_t n, cin, cout, groups;
     float *panels;                       /* pome_conv_image_scratch() */
     float *thread_scratch;               /* [n_threads, pome_rows_scratch()] */
-    size_t k, n_panels, n_together;      /* how the work is cut */
+    size_t k, n_panels, n_together, n_rows; /* how the work is cut */
+    bool is_in_place;                    /* the input's planes are the operand */
     size_t image;                        /* of the current step: batch and group */
 } pome_conv_image;
 

@@ -108,18 +108,28 @@ static size_t inner_columns(const pome_window *w, size_t width, size_t *left)
     return (size_t)w->in[2] < width - *left ? (size_t)w->in[2] : width - *left;
 }
 
-/* Rows are short: calls would cost more than they do. */
+/* Rows are short: calls would cost more than they do. The last vector overlaps the one before it. */
 static inline void copy_row(float *to, const float *from, size_t n)
 {
+    enum { WIDE = 8, NARROW = 4 };
     size_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        memcpy(to + i, from + i, 4 * sizeof *to);
-    for (; i < n; i++)
-        to[i] = from[i];
+    if (n >= WIDE) {
+        for (; i + WIDE <= n; i += WIDE)
+            memcpy(to + i, from + i, WIDE * sizeof *to);
+        if (i < n)
+            memcpy(to + n - WIDE, from + n - WIDE, WIDE * sizeof *to);
+    } else if (n >= NARROW) {
+        memcpy(to, from, NARROW * sizeof *to);
+        memcpy(to + n - NARROW, from + n - NARROW, NARROW * sizeof *to);
+    } else {
+        for (; i < n; i++)
+            to[i] = from[i];
+    }
 }
 
-/* Rows [first, first + n) of the padded input; the columns that are always padding are zero already. */
-static void pad_rows(const pome_window *w, const float *x, int64_t first, size_t n, size_t width, float *to)
+/* Rows [first, first + n) of the padded input; the columns that are always padding are zero already, and so are rows of
+ * padding if `is_clean`. */
+static void pad_rows(const pome_window *w, const float *x, int64_t first, size_t n, size_t width, bool is_clean, float *to)
 {
     size_t left, len = inner_columns(w, width, &left);
     to += left;
@@ -127,7 +137,7 @@ static void pad_rows(const pome_window *w, const float *x, int64_t first, size_t
         int64_t row = first + (int64_t)i - w->before[1];
         if (row >= 0 && row < w->in[1])
             copy_row(to, x + row * w->in[2], len);
-        else
+        else if (!is_clean)
             memset(to, 0, len * sizeof *to);
     }
 }
@@ -145,7 +155,7 @@ static void convolve_strips(const pome_conv_image *c, const strip *s, const floa
     p.high = c->after.addend ? INFINITY : c->after.high;
     for (size_t row = 0; row < n_rows; row += s->rows) {
         size_t n = n_rows - row < s->rows ? n_rows - row : s->rows;
-        pad_rows(c->w, x, (int64_t)(row * p.sy), rows_read(c->w, n), s->width, padded);
+        pad_rows(c->w, x, (int64_t)(row * p.sy), rows_read(c->w, n), s->width, s->rows == n_rows, padded);
         c->r->kernels->conv_plane_f32(y + row * n_cols, n, n_cols, &p);
     }
 }
@@ -175,7 +185,6 @@ static void convolve_planes(void *arg, size_t begin, size_t end, int thread)
             pome_conv_finish(&c->after, unit * c->w->n_out, c->w->n_out, c->y + unit * c->w->n_out);
     }
 }
-
 
 void pome_conv_planes_run(pome_conv_image *c)
 {

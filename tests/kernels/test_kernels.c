@@ -269,7 +269,8 @@ static void test_gemm_nn_f32(const pome_kernels *k)
 static void check_panel(const pome_kernels *k, size_t m, size_t n, size_t len, int round)
 {
     size_t lda = len + random_size(0, 3), ldc = n + random_size(0, 20), part = round % 3 == 0 ? random_size(0, len) : 0;
-    float *a = floats(0, m ? (m - 1) * lda + len : 0), *b = floats(1, len * POME_PANEL), *bias = floats(3, m);
+    size_t ldb = POME_PANEL + (round % 2 ? random_size(0, 40) : 0);
+    float *a = floats(0, m ? (m - 1) * lda + len : 0), *b = floats(1, len ? (len - 1) * ldb + POME_PANEL : 0), *bias = floats(3, m);
     float *addend = floats(4, m ? (m - 1) * ldc + n : 0), *c = output(2, m ? (m - 1) * ldc + n : 0), *plain = output(5, m * n);
     pome_panel_end end = {round % 2 ? bias : NULL, round % 5 < 3 ? addend : NULL, -INFINITY, INFINITY};
     if (round % 4 == 0) {
@@ -277,10 +278,10 @@ static void check_panel(const pome_kernels *k, size_t m, size_t n, size_t len, i
         end.high = 1;
     }
     if (part)
-        k->gemm_panel_f32(c, ldc, a, lda, b, m, n, part, false, NULL);
-    k->gemm_panel_f32(c, ldc, a + part, lda, b + part * POME_PANEL, m, n, len - part, part > 0, round % 7 ? &end : NULL);
+        k->gemm_panel_f32(c, ldc, a, lda, b, ldb, m, n, part, false, NULL);
+    k->gemm_panel_f32(c, ldc, a + part, lda, b + part * ldb, ldb, m, n, len - part, part > 0, round % 7 ? &end : NULL);
     check_canaries(c, m ? (m - 1) * ldc + n : 0);
-    k->gemm_nn_f32(plain, n, a, lda, b, POME_PANEL, m, n, len, false);
+    k->gemm_nn_f32(plain, n, a, lda, b, ldb, m, n, len, false);
     for (size_t i = 0; i < m; i++) {
         for (size_t j = n; i + 1 < m && j < ldc; j++)
             if (pome_f32_bits(c[i * ldc + j]) != 0xa5a5a5a5u)
@@ -288,8 +289,8 @@ static void check_panel(const pome_kernels *k, size_t m, size_t n, size_t len, i
         for (size_t j = 0; j < n; j++) {
             double sum = 0, magnitude = 2;
             for (size_t p = 0; p < len; p++) {
-                sum += (double)a[i * lda + p] * b[p * POME_PANEL + j];
-                magnitude += fabs((double)a[i * lda + p] * b[p * POME_PANEL + j]);
+                sum += (double)a[i * lda + p] * b[p * ldb + j];
+                magnitude += fabs((double)a[i * lda + p] * b[p * ldb + j]);
             }
             if (round % 7 == 0) {
                 expect_same(c[i * ldc + j], plain[i * n + j], "not as gemm_nn_f32", i * ldc + j);
@@ -311,7 +312,7 @@ static void test_gemm_panel_f32(const pome_kernels *k)
         check_panel(k, random_size(0, 40), random_size(1, POME_PANEL), awkward_size(600), round);
     float a = NAN, b[POME_PANEL] = {1}, c[POME_PANEL];
     pome_panel_end end = {NULL, NULL, 0, 6};
-    k->gemm_panel_f32(c, POME_PANEL, &a, 1, b, 1, 1, 1, false, &end);
+    k->gemm_panel_f32(c, POME_PANEL, &a, 1, b, POME_PANEL, 1, 1, 1, false, &end);
     if (!isnan(c[0]))
         report("limit of NaN", c[0], NAN, 0);
 }
@@ -647,8 +648,8 @@ static void bench_gemv_int8_block(const pome_kernels *k)
 }
 static void bench_gemm_panel_f32(const pome_kernels *k)
 {
-    k->gemm_panel_f32(at_guard(2, 24 * 64 * 4), 64, at_guard(0, 24 * 256 * 4), 256, at_guard(1, 256 * POME_PANEL * 4), 24,
-                      POME_PANEL, 256, false, NULL);
+    k->gemm_panel_f32(at_guard(2, 24 * 64 * 4), 64, at_guard(0, 24 * 256 * 4), 256, at_guard(1, 256 * POME_PANEL * 4), POME_PANEL,
+                      24, POME_PANEL, 256, false, NULL);
 }
 static void bench_conv_plane_f32(const pome_kernels *k)
 {

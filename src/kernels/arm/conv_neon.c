@@ -21,14 +21,14 @@ ALWAYS_INLINE float32x4_t limited(float32x4_t v, float low, float high)
 /* ---- products with a packed operand ---- */
 
 /* n_rows (constant where it is called) by all columns of the panel. */
-ALWAYS_INLINE void tile(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k, bool add,
+ALWAYS_INLINE void tile(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t k, bool add,
                         const pome_panel_end *end, size_t n_rows)
 {
     float32x4_t acc[ROWS][VECTORS];
     for (size_t i = 0; i < n_rows; i++)
         for (size_t j = 0; j < VECTORS; j++)
             acc[i][j] = add ? vld1q_f32(c + i * ldc + 4 * j) : vdupq_n_f32(0);
-    for (size_t p = 0; p < k; p++, b += POME_PANEL) {
+    for (size_t p = 0; p < k; p++, b += ldb) {
         const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4), b2 = vld1q_f32(b + 8), b3 = vld1q_f32(b + 12);
         for (size_t i = 0; i < n_rows; i++) {
             const float32x4_t s = vld1q_dup_f32(a + i * lda + p);
@@ -50,22 +50,22 @@ ALWAYS_INLINE void tile(float *c, size_t ldc, const float *a, size_t lda, const 
 }
 
 /* All columns, whatever n is. */
-static void tile_of(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k, bool add,
+static void tile_of(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t k, bool add,
                     const pome_panel_end *end, size_t n_rows, size_t n)
 {
     (void)n;
     if (n_rows == ROWS)
-        tile(c, ldc, a, lda, b, k, add, end, ROWS);
+        tile(c, ldc, a, lda, b, ldb, k, add, end, ROWS);
     else if (n_rows == 4)
-        tile(c, ldc, a, lda, b, k, add, end, 4);
+        tile(c, ldc, a, lda, b, ldb, k, add, end, 4);
     else if (n_rows == 2)
-        tile(c, ldc, a, lda, b, k, add, end, 2);
+        tile(c, ldc, a, lda, b, ldb, k, add, end, 2);
     else
-        tile(c, ldc, a, lda, b, k, add, end, 1);
+        tile(c, ldc, a, lda, b, ldb, k, add, end, 1);
 }
 
-static void gemm_panel_f32_neon(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t m, size_t n, size_t k,
-                                bool accumulate, const pome_panel_end *end)
+static void gemm_panel_f32_neon(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
+                                size_t k, bool accumulate, const pome_panel_end *end)
 {
     for (size_t i = 0, rows; i < m; i += rows) {
         pome_panel_end here;
@@ -77,9 +77,9 @@ static void gemm_panel_f32_neon(float *c, size_t ldc, const float *a, size_t lda
             here.addend = end->addend ? end->addend + i * ldc : NULL;
         }
         if (n == POME_PANEL)
-            tile_of(c + i * ldc, ldc, a + i * lda, lda, b, k, accumulate, last, rows, n);
+            tile_of(c + i * ldc, ldc, a + i * lda, lda, b, ldb, k, accumulate, last, rows, n);
         else
-            pome_panel_part(tile_of, c + i * ldc, ldc, a + i * lda, lda, b, k, accumulate, last, rows, n);
+            pome_panel_part(tile_of, c + i * ldc, ldc, a + i * lda, lda, b, ldb, k, accumulate, last, rows, n);
     }
 }
 

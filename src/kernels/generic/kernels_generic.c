@@ -280,8 +280,8 @@ static void gemv_sparse_f16_generic(float *y, const float *x, const uint8_t *bit
     }
 }
 
-static void gemm_panel_f32_generic(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t m, size_t n, size_t k,
-                                   bool accumulate, const pome_panel_end *end)
+static void gemm_panel_f32_generic(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
+                                   size_t n, size_t k, bool accumulate, const pome_panel_end *end)
 {
     for (size_t i = 0; i < m; i++) {
         float sum[POME_PANEL] = {0};
@@ -289,7 +289,7 @@ static void gemm_panel_f32_generic(float *c, size_t ldc, const float *a, size_t 
             sum[j] = c[i * ldc + j];
         for (size_t p = 0; p < k; p++)
             for (size_t j = 0; j < POME_PANEL; j++)
-                sum[j] += a[i * lda + p] * b[p * POME_PANEL + j];
+                sum[j] += a[i * lda + p] * b[p * ldb + j];
         for (size_t j = 0; j < n; j++) {
             float v = sum[j];
             if (end) {

@@ -15,6 +15,13 @@
 
 #include "kernels/kernels.h"
 
+/* Before loops of at most 12 rounds over sums that are to stay in registers. */
+#if defined(__clang__)
+#define AVX2_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define AVX2_UNROLL _Pragma("GCC unroll 12")
+#endif
+
 static inline __m256i avx2_mask(size_t n) /* the first n < 8 lanes */
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -69,7 +76,7 @@ void pome_gemm_nt_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, con
                            size_t n, size_t k, bool accumulate);
 void pome_gemm_nn_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
                            size_t n, size_t k, bool accumulate);
-void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t m, size_t n, size_t k,
+void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n, size_t k,
                               bool accumulate, const pome_panel_end *end);
 void pome_unfold_panel_f32_avx2(float *panel, size_t ld, const float *x, size_t ldx, size_t m, const pome_panel_run *runs,
                                 size_t n_runs, size_t stride);

@@ -20,14 +20,14 @@ ALWAYS_INLINE __m512 limited(__m512 v, float low, float high)
 }
 
 /* n_rows is a constant where it is called. */
-ALWAYS_INLINE void panel_tile(float *c, size_t ldc, const float *a, size_t lda, const float *b, __mmask16 columns, size_t k,
-                              bool add, const pome_panel_end *end, size_t first, size_t n_rows)
+ALWAYS_INLINE void panel_tile(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, __mmask16 columns,
+                              size_t k, bool add, const pome_panel_end *end, size_t first, size_t n_rows)
 {
     __m512 acc[ROWS];
     for (size_t i = 0; i < n_rows; i++)
         acc[i] = add ? _mm512_maskz_loadu_ps(columns, c + i * ldc) : _mm512_setzero_ps();
     for (size_t p = 0; p < k; p++) {
-        __m512 bv = _mm512_loadu_ps(b + p * POME_PANEL);
+        __m512 bv = _mm512_loadu_ps(b + p * ldb);
         for (size_t i = 0; i < n_rows; i++)
             acc[i] = _mm512_fmadd_ps(_mm512_set1_ps(a[i * lda + p]), bv, acc[i]);
     }
@@ -43,17 +43,17 @@ ALWAYS_INLINE void panel_tile(float *c, size_t ldc, const float *a, size_t lda, 
     }
 }
 
-static void gemm_panel(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t m, size_t n, size_t k,
-                       bool accumulate, const pome_panel_end *end)
+static void gemm_panel(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
+                       size_t k, bool accumulate, const pome_panel_end *end)
 {
     const __mmask16 columns = lanes(n);
     size_t i = 0;
     for (; i + ROWS <= m; i += ROWS)
-        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, columns, k, accumulate, end, i, ROWS);
+        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, columns, k, accumulate, end, i, ROWS);
     for (; i + 4 <= m; i += 4)
-        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, columns, k, accumulate, end, i, 4);
+        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, columns, k, accumulate, end, i, 4);
     for (; i < m; i++)
-        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, columns, k, accumulate, end, i, 1);
+        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, columns, k, accumulate, end, i, 1);
 }
 
 void pome_kernels_fill_conv_avx512(pome_kernels *k)

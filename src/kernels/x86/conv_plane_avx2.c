@@ -64,43 +64,75 @@ ALWAYS_INLINE void row_of(float *y, size_t cols, size_t room, const float *x, co
     }
 }
 
-/* Row r of x, for all of the n_rows rows of results that it belongs to. Everything but x and w is constant. */
-ALWAYS_INLINE void add_row(__m256 *sum, const float *x, const float *w, size_t r, size_t n_rows, size_t k, size_t s)
+/* Row r of x, for all of the n_rows rows of results that it belongs to and both vectors of columns. Everything but x, column and w
+ * is constant. */
+ALWAYS_INLINE void add_row(__m256 sum[ROWS_MAX][2], const float *x, const size_t *column, size_t n_vectors, const float *w, size_t r,
+                           size_t n_rows, size_t k, size_t s)
 {
     if (r >= (n_rows - 1) * s + k)
         return;
+    AVX2_UNROLL
     for (size_t kx = 0; kx < k; kx++) {
-        __m256 v = s == 2 && kx % 2 ? take_odd(x + kx - 1) : take(x + kx, s);
+        __m256 v[2];
+        AVX2_UNROLL
+        for (size_t j = 0; j < n_vectors; j++) {
+            const float *from = x + column[j] * s + kx;
+            v[j] = s == 2 && kx % 2 ? take_odd(from - 1) : take(from, s);
+        }
+        AVX2_UNROLL
         for (size_t i = 0; i < n_rows; i++)
-            if (r >= i * s && r < i * s + k)
-                sum[i] = _mm256_fmadd_ps(_mm256_set1_ps(w[(r - i * s) * k + kx]), v, sum[i]);
+            if (r >= i * s && r < i * s + k) {
+                const __m256 weight = _mm256_set1_ps(w[(r - i * s) * k + kx]);
+                AVX2_UNROLL
+                for (size_t j = 0; j < n_vectors; j++)
+                    sum[i][j] = _mm256_fmadd_ps(weight, v[j], sum[i][j]);
+            }
     }
 }
 
-/* n_rows rows of results of a kernel of k x k with stride s in both directions, all constants, no dilation. Each row of x is read
- * once; a result takes its taps in turn. */
-ALWAYS_INLINE void rows_of(float *y, size_t cols, size_t room, const float *x, const pome_conv_plane *p, size_t n_rows, size_t k,
-                           size_t s)
+/* n_rows rows of n_vectors vectors of columns of results of a kernel of k x k with stride s in both directions, all constants,
+ * no dilation. Each row of x is read once; a result takes its taps in turn. */
+ALWAYS_INLINE void block_of(float *y, size_t cols, size_t room, const float *x, const pome_conv_plane *p, const size_t *column,
+                            size_t n_vectors, size_t n_rows, size_t k, size_t s)
 {
     const float *w = p->w;
     const limits end = limits_of(p);
-    size_t ldx = p->ldx;
-    for (size_t j = 0; j < cols; j = next_column(j, cols)) {
-        const float *from = x + j * s;
-        __m256 sum[ROWS_MAX];
-        for (size_t i = 0; i < n_rows; i++)
-            sum[i] = _mm256_setzero_ps();
-        add_row(sum, from, w, 0, n_rows, k, s);
-        add_row(sum, from + ldx, w, 1, n_rows, k, s);
-        add_row(sum, from + 2 * ldx, w, 2, n_rows, k, s);
-        add_row(sum, from + 3 * ldx, w, 3, n_rows, k, s);
-        add_row(sum, from + 4 * ldx, w, 4, n_rows, k, s);
-        add_row(sum, from + 5 * ldx, w, 5, n_rows, k, s);
-        add_row(sum, from + 6 * ldx, w, 6, n_rows, k, s);
-        add_row(sum, from + 7 * ldx, w, 7, n_rows, k, s);
-        add_row(sum, from + 8 * ldx, w, 8, n_rows, k, s);
-        for (size_t i = 0; i < n_rows; i++)
-            finish(y + i * cols + j, room - i * cols - j, in_order(sum[i], s), &end);
+    const size_t ldx = p->ldx;
+    __m256 sum[ROWS_MAX][2];
+    AVX2_UNROLL
+    for (size_t i = 0; i < n_rows; i++)
+        AVX2_UNROLL
+        for (size_t j = 0; j < n_vectors; j++)
+            sum[i][j] = _mm256_setzero_ps();
+    add_row(sum, x, column, n_vectors, w, 0, n_rows, k, s);
+    add_row(sum, x + ldx, column, n_vectors, w, 1, n_rows, k, s);
+    add_row(sum, x + 2 * ldx, column, n_vectors, w, 2, n_rows, k, s);
+    add_row(sum, x + 3 * ldx, column, n_vectors, w, 3, n_rows, k, s);
+    add_row(sum, x + 4 * ldx, column, n_vectors, w, 4, n_rows, k, s);
+    add_row(sum, x + 5 * ldx, column, n_vectors, w, 5, n_rows, k, s);
+    add_row(sum, x + 6 * ldx, column, n_vectors, w, 6, n_rows, k, s);
+    add_row(sum, x + 7 * ldx, column, n_vectors, w, 7, n_rows, k, s);
+    add_row(sum, x + 8 * ldx, column, n_vectors, w, 8, n_rows, k, s);
+    AVX2_UNROLL
+    for (size_t i = 0; i < n_rows; i++)
+        AVX2_UNROLL
+        for (size_t j = 0; j < n_vectors; j++)
+            finish(y + i * cols + column[j], room - i * cols - column[j], in_order(sum[i][j], s), &end);
+}
+
+/* With stride 1 two vectors of columns at a time: eight sums, where four would wait for each other. With stride 2 what is read
+ * takes too many registers. */
+ALWAYS_INLINE void rows_of(float *y, size_t cols, size_t room, const float *x, const pome_conv_plane *p, size_t n_rows, size_t k,
+                           size_t s)
+{
+    for (size_t j = 0; j < cols;) {
+        const size_t column[2] = {j, next_column(j, cols)};
+        const bool is_pair = s == 1 && column[1] < cols;
+        if (is_pair)
+            block_of(y, cols, room, x, p, column, 2, n_rows, k, s);
+        else
+            block_of(y, cols, room, x, p, column, 1, n_rows, k, s);
+        j = is_pair ? next_column(column[1], cols) : column[1];
     }
 }
 
@@ -109,6 +141,11 @@ ALWAYS_INLINE void square(float *y, size_t rows, size_t cols, const pome_conv_pl
     size_t i = 0;
     for (; i + n_rows <= rows; i += n_rows)
         rows_of(y + i * cols, cols, (rows - i) * cols, p->x + i * s * p->ldx, p, n_rows, k, s);
+    if ((rows - i) % 2 && rows >= n_rows) { /* one row alone waits for each multiply-add: rather some of those before it again */
+        i = rows - n_rows;
+        rows_of(y + i * cols, cols, n_rows * cols, p->x + i * s * p->ldx, p, n_rows, k, s);
+        return;
+    }
     for (; i + 2 <= rows; i += 2)
         rows_of(y + i * cols, cols, (rows - i) * cols, p->x + i * s * p->ldx, p, 2, k, s);
     if (i < rows)

@@ -1,105 +1,131 @@
 /* Products with a packed operand of 16 columns, as convolutions have them. A tile is 6 rows by two vectors or, where only half of the
- * panel is used, 12 rows by one: twelve sums, which hide the latency of the multiply-add. */
-#include "kernels/panel_part.h"
+ * panel is used, 12 rows by one: twelve sums, which hide the latency of the multiply-add. The loops over a tile are unrolled, so
+ * that its sums stay in registers from the first load to the last store: of short products those are a good part. */
 #include "kernels/x86/avx2.h"
 
-enum { ROWS_WIDE = 6, ROWS_NARROW = POME_PANEL_PART_ROWS };
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* n_rows and n_vectors are constants where it is called, so that the sums stay in registers. */
-static inline __attribute__((always_inline)) void tile(float *c, size_t ldc, const float *a, size_t lda, const float *b,
-                                                       size_t k, bool add, const pome_panel_end *end, size_t n_rows,
-                                                       size_t n_vectors)
+enum { ROWS_WIDE = 6, ROWS_NARROW = 12 };
+
+/* What is the same for all tiles of a product. */
+typedef struct product {
+    size_t ldc, lda, ldb, k;
+    const float *b;
+    const pome_panel_end *end;
+    __m256i mask; /* of the last vector of columns */
+} product;
+
+ALWAYS_INLINE __m256 load(const float *p, __m256i mask, bool whole)
 {
+    return whole ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, mask);
+}
+
+/* Rows from `first` on. add, n_rows, n_vectors and whole (whether the last vector is) are constants where it is called. */
+ALWAYS_INLINE void tile(const product *t, float *c, const float *a, size_t first, bool add, size_t n_rows, size_t n_vectors,
+                        bool whole)
+{
+    const pome_panel_end *end = t->end;
+    const size_t ldc = t->ldc, lda = t->lda, ldb = t->ldb, k = t->k;
+    const float *b = t->b;
+    const __m256i mask = t->mask;
     __m256 acc[ROWS_NARROW][2];
+    c += first * ldc;
+    a += first * lda;
+    AVX2_UNROLL
     for (size_t i = 0; i < n_rows; i++)
+        AVX2_UNROLL
         for (size_t j = 0; j < n_vectors; j++)
-            acc[i][j] = add ? _mm256_loadu_ps(c + i * ldc + 8 * j) : _mm256_setzero_ps();
-    for (size_t p = 0; p < k; p++, b += POME_PANEL) {
+            acc[i][j] = add ? load(c + i * ldc + 8 * j, mask, whole || j + 1 < n_vectors) : _mm256_setzero_ps();
+    for (size_t p = 0; p < k; p++, b += ldb) {
         __m256 bv[2];
+        AVX2_UNROLL
         for (size_t j = 0; j < n_vectors; j++)
             bv[j] = _mm256_loadu_ps(b + 8 * j);
+        AVX2_UNROLL
         for (size_t i = 0; i < n_rows; i++) {
             __m256 s = _mm256_set1_ps(a[i * lda + p]);
+            AVX2_UNROLL
             for (size_t j = 0; j < n_vectors; j++)
                 acc[i][j] = _mm256_fmadd_ps(s, bv[j], acc[i][j]);
         }
     }
+    if (end && end->bias)
+        AVX2_UNROLL
+        for (size_t i = 0; i < n_rows; i++) {
+            const __m256 bias = _mm256_set1_ps(end->bias[first + i]);
+            AVX2_UNROLL
+            for (size_t j = 0; j < n_vectors; j++)
+                acc[i][j] = _mm256_add_ps(acc[i][j], bias);
+        }
+    if (end && end->addend)
+        AVX2_UNROLL
+        for (size_t i = 0; i < n_rows; i++)
+            AVX2_UNROLL
+            for (size_t j = 0; j < n_vectors; j++)
+                acc[i][j] = _mm256_add_ps(acc[i][j], load(end->addend + (first + i) * ldc + 8 * j, mask, whole || j + 1 < n_vectors));
     if (end) {
         const __m256 low = _mm256_set1_ps(end->low), high = _mm256_set1_ps(end->high);
+        AVX2_UNROLL
         for (size_t i = 0; i < n_rows; i++)
-            for (size_t j = 0; j < n_vectors; j++) {
-                __m256 v = acc[i][j];
-                if (end->bias)
-                    v = _mm256_add_ps(v, _mm256_set1_ps(end->bias[i]));
-                if (end->addend)
-                    v = _mm256_add_ps(v, _mm256_loadu_ps(end->addend + i * ldc + 8 * j));
-                v = _mm256_max_ps(low, v); /* the second operand if one is NaN */
-                acc[i][j] = _mm256_min_ps(high, v);
-            }
+            AVX2_UNROLL
+            for (size_t j = 0; j < n_vectors; j++) /* the second operand if one is NaN */
+                acc[i][j] = _mm256_min_ps(high, _mm256_max_ps(low, acc[i][j]));
     }
+    AVX2_UNROLL
     for (size_t i = 0; i < n_rows; i++)
-        for (size_t j = 0; j < n_vectors; j++)
-            _mm256_storeu_ps(c + i * ldc + 8 * j, acc[i][j]);
+        AVX2_UNROLL
+        for (size_t j = 0; j < n_vectors; j++) {
+            if (whole || j + 1 < n_vectors)
+                _mm256_storeu_ps(c + i * ldc + 8 * j, acc[i][j]);
+            else
+                _mm256_maskstore_ps(c + i * ldc + 8 * j, mask, acc[i][j]);
+        }
 }
 
-#define TILE(rows, vectors) tile(c, ldc, a, lda, b, k, add, end, rows, vectors)
+#define TILE(rows, vectors) tile(t, c, a, i, add, rows, vectors, whole)
 
-static void wide(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k, bool add,
-                 const pome_panel_end *end, size_t n_rows)
+ALWAYS_INLINE void wide(const product *t, float *c, const float *a, size_t m, bool add, bool whole)
 {
-    switch (n_rows) {
+    size_t i = 0;
+    for (; i + ROWS_WIDE <= m; i += ROWS_WIDE)
+        TILE(ROWS_WIDE, 2);
+    switch (m - i) {
     case 1: TILE(1, 2); break;
     case 2: TILE(2, 2); break;
     case 3: TILE(3, 2); break;
     case 4: TILE(4, 2); break;
     case 5: TILE(5, 2); break;
-    default: TILE(6, 2); break;
+    default: break;
     }
 }
 
-static void narrow(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k, bool add,
-                   const pome_panel_end *end, size_t n_rows)
+ALWAYS_INLINE void narrow(const product *t, float *c, const float *a, size_t m, bool add, bool whole)
 {
-    switch (n_rows) {
+    size_t i = 0;
+    for (; i + ROWS_NARROW <= m; i += ROWS_NARROW)
+        TILE(ROWS_NARROW, 1);
+    for (; i + 4 <= m; i += 4)
+        TILE(4, 1);
+    switch (m - i) {
     case 1: TILE(1, 1); break;
     case 2: TILE(2, 1); break;
     case 3: TILE(3, 1); break;
-    case 4: TILE(4, 1); break;
-    case 6: TILE(6, 1); break;
-    default: TILE(12, 1); break;
+    default: break;
     }
 }
 
-/* Rows that the tile for a rest may have. */
-static size_t narrow_rows(size_t left)
+void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
+                              size_t k, bool accumulate, const pome_panel_end *end)
 {
-    return left >= 12 ? 12 : left >= 6 ? 6 : left >= 4 ? 4 : left;
-}
-
-static void rows_of(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k, bool add,
-                    const pome_panel_end *end, size_t n_rows, size_t n)
-{
-    if (n > 8)
-        wide(c, ldc, a, lda, b, k, add, end, n_rows);
+    const product t = {.ldc = ldc, .lda = lda, .ldb = ldb, .k = k, .b = b, .end = end, .mask = avx2_mask(n % 8)};
+    if (n == POME_PANEL && accumulate)
+        wide(&t, c, a, m, true, true);
+    else if (n == POME_PANEL)
+        wide(&t, c, a, m, false, true);
+    else if (n > 8)
+        wide(&t, c, a, m, accumulate, false);
+    else if (n == 8)
+        narrow(&t, c, a, m, accumulate, true);
     else
-        narrow(c, ldc, a, lda, b, k, add, end, n_rows);
-}
-
-void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t m, size_t n, size_t k,
-                              bool accumulate, const pome_panel_end *end)
-{
-    for (size_t i = 0, rows; i < m; i += rows) {
-        pome_panel_end here;
-        const pome_panel_end *last = end ? &here : NULL;
-        rows = n <= 8 ? narrow_rows(m - i) : m - i < ROWS_WIDE ? m - i : ROWS_WIDE;
-        if (end) {
-            here = *end;
-            here.bias = end->bias ? end->bias + i : NULL;
-            here.addend = end->addend ? end->addend + i * ldc : NULL;
-        }
-        if (n % 8 == 0)
-            rows_of(c + i * ldc, ldc, a + i * lda, lda, b, k, accumulate, last, rows, n);
-        else
-            pome_panel_part(rows_of, c + i * ldc, ldc, a + i * lda, lda, b, k, accumulate, last, rows, n);
-    }
+        narrow(&t, c, a, m, accumulate, false);
 }

@@ -152,6 +152,9 @@ typedef struct pome_kernels {
      * elements that may be read. `end` is NULL while more of k follows. */
     void (*gemm_panel_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
                            size_t k, bool accumulate, const pome_panel_end *end);
+    /* The same with row p of b at b + at[p], from 0 to the end: rows may overlap. */
+    void (*gemm_at_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, const size_t *at, size_t m, size_t n,
+                        size_t k, const pome_panel_end *end);
     /* Both gemm_nt and gemm_nn with b in half, converted as it is read: for few rows of a. */
     void (*gemm_nt_f16)(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,
                         size_t n, size_t k, bool accumulate);

@@ -317,6 +317,11 @@ void pome_conv_image_run(pome_conv_image *c)
         pome_conv_planes_run(c);
         return;
     }
+    c->room = GROUP_MAX * DEPTH * PANEL;
+    if (pome_conv_rows_is_worth(c->w, cin_group(c), c->room)) {
+        pome_conv_rows_run(c);
+        return;
+    }
     c->n_panels = ceil_div(c->w->n_out, PANEL);
     c->is_in_place = c->k <= DEPTH && is_plain(c->w) && c->w->n_in <= IN_PLACE_MAX;
     if (!is_unfolded_first(c->k, c->w->n_out, images)) {

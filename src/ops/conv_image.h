@@ -29,6 +29,7 @@ typedef struct pome_conv_image {
     float *thread_scratch;               /* [n_threads, pome_rows_scratch()] */
     size_t k, n_panels, n_together, n_rows; /* how the work is cut */
     bool is_in_place;                    /* the input's planes are the operand */
+    size_t room;                         /* floats of `panels` for each thread */
     size_t image;                        /* of the current step: batch and group */
 } pome_conv_image;
 
@@ -40,5 +41,8 @@ void pome_conv_image_run(pome_conv_image *c);
 /* The part of it for one input channel per group and kernels of at most so many elements (conv_planes.c). */
 #define POME_CONV_PLANES_ELEMENTS 81
 void pome_conv_planes_run(pome_conv_image *c);
+/* The part of it for few input channels per group (conv_rows.c), with so many floats of `panels` for each thread. */
+bool pome_conv_rows_is_worth(const pome_window *w, size_t cin_group, size_t room);
+void pome_conv_rows_run(pome_conv_image *c);
 
 #endif

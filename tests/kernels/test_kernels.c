@@ -317,6 +317,32 @@ static void test_gemm_panel_f32(const pome_kernels *k)
         report("limit of NaN", c[0], NAN, 0);
 }
 
+/* Bit for bit gemm_panel_f32 of a copy; rows of b overlap, and the last one ends where b ends. */
+static void check_at(const pome_kernels *k, size_t m, size_t n, size_t len, int round)
+{
+    size_t lda = len + random_size(0, 3), ldc = n + random_size(0, 20), reach = random_size(0, 200), count = m ? (m - 1) * ldc + n : 0;
+    size_t at[64];
+    float *a = floats(0, m ? (m - 1) * lda + len : 0), *b = floats(1, reach + POME_PANEL), *bias = floats(3, m);
+    float *addend = floats(4, count), *c = output(2, count), *want = output(5, count), copy[64 * POME_PANEL];
+    pome_panel_end end = {round % 2 ? bias : NULL, round % 5 < 3 ? addend : NULL, round % 4 ? -INFINITY : 0, round % 3 ? INFINITY : 1};
+    for (size_t p = 0; p < len; p++) {
+        at[p] = p == 0 ? reach : random_size(0, reach);
+        memcpy(copy + p * POME_PANEL, b + at[p], POME_PANEL * sizeof *b);
+    }
+    k->gemm_at_f32(c, ldc, a, lda, b, at, m, n, len, round % 7 ? &end : NULL);
+    check_canaries(c, count);
+    k->gemm_panel_f32(want, ldc, a, lda, copy, POME_PANEL, m, n, len, false, round % 7 ? &end : NULL);
+    for (size_t i = 0; i < count; i++)
+        expect_same(c[i], want[i], "not as gemm_panel_f32", i); /* what lies between the rows is 0xa5 in both */
+}
+
+static void test_gemm_at_f32(const pome_kernels *k)
+{
+    for (size_t m = 1; m <= 30; m++)
+        for (size_t n = 1; n <= POME_PANEL; n++)
+            check_at(k, m, n, random_size(0, 64), (int)(m * 17 + n));
+}
+
 /* Runs of every number and place; the first and the last element named are the ends of x. */
 static void test_unfold_panel_f32(const pome_kernels *k)
 {
@@ -715,6 +741,7 @@ static const slot slots[] = {
     {ROW(gemm_nt_f32), bench_gemm_nt_f32, 2e-9 * BENCH_M * BENCH_M * BENCH_K, "GFLOP/s"},
     {ROW(gemm_nn_f32), bench_gemm_nn_f32, 2e-9 * BENCH_M * BENCH_M * BENCH_K, "GFLOP/s"},
     {ROW(gemm_panel_f32), bench_gemm_panel_f32, 24 * POME_PANEL * 256e-9, "G multiply-adds/s"},
+    {ROW(gemm_at_f32), NULL, 0, NULL},
     {ROW(unfold_panel_f32), NULL, 0, NULL},
     {ROW(conv_plane_f32), bench_conv_plane_f32, 9 * 28 * 28e-9, "G multiply-adds/s"},
     {ROW(gemv_f16), bench_gemv_f16, 1e-9 * BENCH_K * BENCH_N, "GB/s of weights"},

@@ -160,6 +160,82 @@ static void test_conv(void **unused)
     }
 }
 
+/* As one step with a sum and limits if `round` says so, against the sums in double; operands by `round` too. */
+static void check_image(geometry *g, int round)
+{
+    int64_t shape[5];
+    const float low = -0.5f, high = 1;
+    bool is_fused = round % 3 == 1, has_bias = round % 4 != 0;
+    shape_of(shape, g, g->batch, g->cin, g->in);
+    pome_tensor x = op_test_tensor(POME_DTYPE_F32, g->n + 2, shape, -1, 1);
+    shape_of(shape, g, g->cout, g->cin / g->groups, g->kernel);
+    pome_tensor w = op_test_tensor(round % 2 ? POME_DTYPE_F16 : POME_DTYPE_F32, g->n + 2, shape, -0.2, 0.2);
+    pome_tensor bias = op_test_tensor(POME_DTYPE_F32, 1, &g->cout, -1, 1);
+    load_weight(&w);
+    reference(g, &x, has_bias ? &bias : NULL);
+    shape_of(shape, g, g->batch, g->cout, g->out);
+    pome_tensor addend = op_test_tensor(POME_DTYPE_F32, g->n + 2, shape, -1, 1);
+    op_test *t = op_test_begin(is_fused ? POME_OP_pome_conv : POME_OP_conv, POME_OPSET_IOS17);
+    op_test_in(t, "x", &x);
+    op_test_const(t, "weight", &w);
+    if (has_bias)
+        op_test_const(t, "bias", &bias);
+    add_geometry(t, g, true);
+    if (is_fused) {
+        op_test_in(t, "addend", &addend);
+        op_test_const_f32(t, "low", low);
+        op_test_const_f32(t, "high", high);
+        for (int64_t i = 0; i < pome_tensor_count(&addend); i++) {
+            double v = want[i] + op_test_at(&addend, i);
+            want[i] = v < (double)low ? (double)low : v > (double)high ? (double)high : v;
+        }
+    }
+    if (op_test_run(t) != POME_OK)
+        fail_msg("%s", op_test_error(t)->message);
+    op_test_expect_shape(t, 0, g->n + 2, shape);
+    op_test_expect(t, 0, want, 1e-5, 2e-5);
+    op_test_end(t);
+    pome_tensor *all[] = {&x, &w, &bias, &addend};
+    for (int i = 0; i < 4; i++)
+        pome_tensor_reset(all[i]);
+}
+
+/* Wide rows and few channels, as in the first layer of a network. */
+static void test_first_layers(void **unused)
+{
+    static const char *const types[] = {"valid", "custom", "same", "same_lower"};
+    (void)unused;
+    for (int round = 0; round < 64; round++) {
+        geometry g = {.n = 2, .batch = 1 + round % 5 / 4, .groups = 1 + round % 6 / 5, .pad_type = types[round / 2 % 4]};
+        g.cin = g.groups * op_test_random_int(1, 4);
+        g.cout = g.groups * op_test_random_int(2, 30);
+        for (int d = 0; d < 2; d++) {
+            g.kernel[d] = op_test_random_int(1, 7);
+            g.stride[d] = (int32_t)op_test_random_int(1, round % 4 == 0 ? 5 : 2);
+            g.dilation[d] = round % 8 == 7 ? 2 : 1;
+            g.pad[2 * d] = (int32_t)op_test_random_int(0, 4);
+            g.pad[2 * d + 1] = (int32_t)op_test_random_int(0, 4);
+            g.in[d] = op_test_random_int(d == 0 ? 13 : 32 * g.stride[1], d == 0 ? 20 : 50 * g.stride[1]);
+        }
+        check_image(&g, round);
+    }
+}
+
+/* Kernels of one element over planes of every rest of positions; input channels that fit one piece and that do not. */
+static void test_small_planes(void **unused)
+{
+    (void)unused;
+    for (int round = 0; round < 40; round++) {
+        geometry g = {.n = 2, .batch = 1 + round % 7 / 6, .groups = 1, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1},
+                      .pad_type = "valid"};
+        g.cin = op_test_random_int(1, 40) + (round % 3 == 0 ? 250 : 0);
+        g.cout = op_test_random_int(1, 60);
+        g.in[0] = 2;
+        g.in[1] = 8 + round;
+        check_image(&g, round);
+    }
+}
+
 /* With a sum and limits: element by element what those make of conv's own result. */
 static void test_fused_conv(void **unused)
 {
@@ -502,7 +578,8 @@ static void test_rejections(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv), cmocka_unit_test(test_fused_conv), cmocka_unit_test(test_conv_quantized), cmocka_unit_test(test_projection), cmocka_unit_test(test_conv_transpose),
+        cmocka_unit_test(test_conv), cmocka_unit_test(test_first_layers), cmocka_unit_test(test_small_planes),
+        cmocka_unit_test(test_fused_conv), cmocka_unit_test(test_conv_quantized), cmocka_unit_test(test_projection), cmocka_unit_test(test_conv_transpose),
         cmocka_unit_test(test_pools), cmocka_unit_test(test_ceil_mode),  cmocka_unit_test(test_rejections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

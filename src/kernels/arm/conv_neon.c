@@ -20,16 +20,17 @@ ALWAYS_INLINE float32x4_t limited(float32x4_t v, float low, float high)
 
 /* ---- products with a packed operand ---- */
 
-/* n_rows (constant where it is called) by all columns of the panel. */
-ALWAYS_INLINE void tile(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t k, bool add,
-                        const pome_panel_end *end, size_t n_rows)
+/* n_rows (constant where it is called) by all columns of the panel. at NULL: row p of b lies at p * ldb. */
+ALWAYS_INLINE void tile(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, const size_t *at, size_t k,
+                        bool add, const pome_panel_end *end, size_t n_rows)
 {
     float32x4_t acc[ROWS][VECTORS];
     for (size_t i = 0; i < n_rows; i++)
         for (size_t j = 0; j < VECTORS; j++)
             acc[i][j] = add ? vld1q_f32(c + i * ldc + 4 * j) : vdupq_n_f32(0);
-    for (size_t p = 0; p < k; p++, b += ldb) {
-        const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4), b2 = vld1q_f32(b + 8), b3 = vld1q_f32(b + 12);
+    for (size_t p = 0; p < k; p++) {
+        const float *row = b + (at ? at[p] : p * ldb);
+        const float32x4_t b0 = vld1q_f32(row), b1 = vld1q_f32(row + 4), b2 = vld1q_f32(row + 8), b3 = vld1q_f32(row + 12);
         for (size_t i = 0; i < n_rows; i++) {
             const float32x4_t s = vld1q_dup_f32(a + i * lda + p);
             acc[i][0] = vfmaq_f32(acc[i][0], s, b0);
@@ -50,22 +51,22 @@ ALWAYS_INLINE void tile(float *c, size_t ldc, const float *a, size_t lda, const 
 }
 
 /* All columns, whatever n is. */
-static void tile_of(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t k, bool add,
-                    const pome_panel_end *end, size_t n_rows, size_t n)
+static void tile_of(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, const size_t *at, size_t k,
+                    bool add, const pome_panel_end *end, size_t n_rows, size_t n)
 {
     (void)n;
     if (n_rows == ROWS)
-        tile(c, ldc, a, lda, b, ldb, k, add, end, ROWS);
+        tile(c, ldc, a, lda, b, ldb, at, k, add, end, ROWS);
     else if (n_rows == 4)
-        tile(c, ldc, a, lda, b, ldb, k, add, end, 4);
+        tile(c, ldc, a, lda, b, ldb, at, k, add, end, 4);
     else if (n_rows == 2)
-        tile(c, ldc, a, lda, b, ldb, k, add, end, 2);
+        tile(c, ldc, a, lda, b, ldb, at, k, add, end, 2);
     else
-        tile(c, ldc, a, lda, b, ldb, k, add, end, 1);
+        tile(c, ldc, a, lda, b, ldb, at, k, add, end, 1);
 }
 
-static void gemm_panel_f32_neon(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
-                                size_t k, bool accumulate, const pome_panel_end *end)
+static void tiles(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, const size_t *at, size_t m, size_t n,
+                  size_t k, bool accumulate, const pome_panel_end *end)
 {
     for (size_t i = 0, rows; i < m; i += rows) {
         pome_panel_end here;
@@ -77,10 +78,22 @@ static void gemm_panel_f32_neon(float *c, size_t ldc, const float *a, size_t lda
             here.addend = end->addend ? end->addend + i * ldc : NULL;
         }
         if (n == POME_PANEL)
-            tile_of(c + i * ldc, ldc, a + i * lda, lda, b, ldb, k, accumulate, last, rows, n);
+            tile_of(c + i * ldc, ldc, a + i * lda, lda, b, ldb, at, k, accumulate, last, rows, n);
         else
-            pome_panel_part(tile_of, c + i * ldc, ldc, a + i * lda, lda, b, ldb, k, accumulate, last, rows, n);
+            pome_panel_part(tile_of, c + i * ldc, ldc, a + i * lda, lda, b, ldb, at, k, accumulate, last, rows, n);
     }
+}
+
+static void gemm_panel_f32_neon(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
+                                size_t k, bool accumulate, const pome_panel_end *end)
+{
+    tiles(c, ldc, a, lda, b, ldb, NULL, m, n, k, accumulate, end);
+}
+
+static void gemm_at_f32_neon(float *c, size_t ldc, const float *a, size_t lda, const float *b, const size_t *at, size_t m, size_t n,
+                             size_t k, const pome_panel_end *end)
+{
+    tiles(c, ldc, a, lda, b, 0, at, m, n, k, false, end);
 }
 
 /* ---- planes ---- */
@@ -144,5 +157,6 @@ static void conv_plane_f32_neon(float *y, size_t rows, size_t cols, const pome_c
 void pome_kernels_fill_conv_neon(pome_kernels *k)
 {
     k->gemm_panel_f32 = gemm_panel_f32_neon;
+    k->gemm_at_f32 = gemm_at_f32_neon;
     k->conv_plane_f32 = conv_plane_f32_neon;
 }

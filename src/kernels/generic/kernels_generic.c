@@ -280,6 +280,21 @@ static void gemv_sparse_f16_generic(float *y, const float *x, const uint8_t *bit
     }
 }
 
+/* Row i of results. */
+static void end_panel_row(float *c, size_t ldc, const float *sum, size_t i, size_t n, const pome_panel_end *end)
+{
+    for (size_t j = 0; j < n; j++) {
+        float v = sum[j];
+        if (end) {
+            v = end->bias ? v + end->bias[i] : v;
+            v = end->addend ? v + end->addend[i * ldc + j] : v;
+            v = v < end->low ? end->low : v;
+            v = v > end->high ? end->high : v;
+        }
+        c[i * ldc + j] = v;
+    }
+}
+
 static void gemm_panel_f32_generic(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
                                    size_t n, size_t k, bool accumulate, const pome_panel_end *end)
 {
@@ -290,16 +305,19 @@ static void gemm_panel_f32_generic(float *c, size_t ldc, const float *a, size_t 
         for (size_t p = 0; p < k; p++)
             for (size_t j = 0; j < POME_PANEL; j++)
                 sum[j] += a[i * lda + p] * b[p * ldb + j];
-        for (size_t j = 0; j < n; j++) {
-            float v = sum[j];
-            if (end) {
-                v = end->bias ? v + end->bias[i] : v;
-                v = end->addend ? v + end->addend[i * ldc + j] : v;
-                v = v < end->low ? end->low : v;
-                v = v > end->high ? end->high : v;
-            }
-            c[i * ldc + j] = v;
-        }
+        end_panel_row(c, ldc, sum, i, n, end);
+    }
+}
+
+static void gemm_at_f32_generic(float *c, size_t ldc, const float *a, size_t lda, const float *b, const size_t *at, size_t m,
+                                size_t n, size_t k, const pome_panel_end *end)
+{
+    for (size_t i = 0; i < m; i++) {
+        float sum[POME_PANEL] = {0};
+        for (size_t p = 0; p < k; p++)
+            for (size_t j = 0; j < POME_PANEL; j++)
+                sum[j] += a[i * lda + p] * b[at[p] + j];
+        end_panel_row(c, ldc, sum, i, n, end);
     }
 }
 
@@ -365,6 +383,7 @@ void pome_kernels_fill_generic(pome_kernels *k)
     k->gemm_nt_f32 = gemm_nt_f32_generic;
     k->gemm_nn_f32 = gemm_nn_f32_generic;
     k->gemm_panel_f32 = gemm_panel_f32_generic;
+    k->gemm_at_f32 = gemm_at_f32_generic;
     k->unfold_panel_f32 = pome_unfold_panel_f32_generic;
     k->conv_plane_f32 = conv_plane_f32_generic;
     k->silu_mul_f32 = silu_mul_f32_generic;

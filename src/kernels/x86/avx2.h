@@ -76,8 +76,10 @@ void pome_gemm_nt_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, con
                            size_t n, size_t k, bool accumulate);
 void pome_gemm_nn_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
                            size_t n, size_t k, bool accumulate);
-void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n, size_t k,
-                              bool accumulate, const pome_panel_end *end);
+void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
+                              size_t k, bool accumulate, const pome_panel_end *end);
+void pome_gemm_at_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, const size_t *at, size_t m, size_t n,
+                           size_t k, const pome_panel_end *end);
 void pome_unfold_panel_f32_avx2(float *panel, size_t ld, const float *x, size_t ldx, size_t m, const pome_panel_run *runs,
                                 size_t n_runs, size_t stride);
 void pome_conv_plane_f32_avx2(float *y, size_t rows, size_t cols, const pome_conv_plane *p);

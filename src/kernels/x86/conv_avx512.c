@@ -19,15 +19,15 @@ ALWAYS_INLINE __m512 limited(__m512 v, float low, float high)
     return _mm512_min_ps(_mm512_set1_ps(high), _mm512_max_ps(_mm512_set1_ps(low), v)); /* the second operand if one is NaN */
 }
 
-/* n_rows is a constant where it is called. */
-ALWAYS_INLINE void panel_tile(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, __mmask16 columns,
-                              size_t k, bool add, const pome_panel_end *end, size_t first, size_t n_rows)
+/* at NULL: row p of b lies at p * ldb. n_rows is a constant where it is called, and whether `at` is NULL. */
+ALWAYS_INLINE void panel_tile(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, const size_t *at,
+                              __mmask16 columns, size_t k, bool add, const pome_panel_end *end, size_t first, size_t n_rows)
 {
     __m512 acc[ROWS];
     for (size_t i = 0; i < n_rows; i++)
         acc[i] = add ? _mm512_maskz_loadu_ps(columns, c + i * ldc) : _mm512_setzero_ps();
     for (size_t p = 0; p < k; p++) {
-        __m512 bv = _mm512_loadu_ps(b + p * ldb);
+        __m512 bv = _mm512_loadu_ps(b + (at ? at[p] : p * ldb));
         for (size_t i = 0; i < n_rows; i++)
             acc[i] = _mm512_fmadd_ps(_mm512_set1_ps(a[i * lda + p]), bv, acc[i]);
     }
@@ -43,20 +43,33 @@ ALWAYS_INLINE void panel_tile(float *c, size_t ldc, const float *a, size_t lda, 
     }
 }
 
-static void gemm_panel(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
-                       size_t k, bool accumulate, const pome_panel_end *end)
+ALWAYS_INLINE void tiles(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, const size_t *at, size_t m,
+                         size_t n, size_t k, bool accumulate, const pome_panel_end *end)
 {
     const __mmask16 columns = lanes(n);
     size_t i = 0;
     for (; i + ROWS <= m; i += ROWS)
-        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, columns, k, accumulate, end, i, ROWS);
+        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, at, columns, k, accumulate, end, i, ROWS);
     for (; i + 4 <= m; i += 4)
-        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, columns, k, accumulate, end, i, 4);
+        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, at, columns, k, accumulate, end, i, 4);
     for (; i < m; i++)
-        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, columns, k, accumulate, end, i, 1);
+        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, at, columns, k, accumulate, end, i, 1);
+}
+
+static void gemm_panel(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
+                       size_t k, bool accumulate, const pome_panel_end *end)
+{
+    tiles(c, ldc, a, lda, b, ldb, NULL, m, n, k, accumulate, end);
+}
+
+static void gemm_at(float *c, size_t ldc, const float *a, size_t lda, const float *b, const size_t *at, size_t m, size_t n,
+                    size_t k, const pome_panel_end *end)
+{
+    tiles(c, ldc, a, lda, b, 0, at, m, n, k, false, end);
 }
 
 void pome_kernels_fill_conv_avx512(pome_kernels *k)
 {
     k->gemm_panel_f32 = gemm_panel;
+    k->gemm_at_f32 = gemm_at;
 }

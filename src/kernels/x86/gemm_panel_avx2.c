@@ -11,6 +11,7 @@ enum { ROWS_WIDE = 6, ROWS_NARROW = 12 };
 typedef struct product {
     size_t ldc, lda, ldb, k;
     const float *b;
+    const size_t *at; /* NULL: row p lies at p * ldb */
     const pome_panel_end *end;
     __m256i mask; /* of the last vector of columns */
 } product;
@@ -20,9 +21,9 @@ ALWAYS_INLINE __m256 load(const float *p, __m256i mask, bool whole)
     return whole ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, mask);
 }
 
-/* Rows from `first` on. add, n_rows, n_vectors and whole (whether the last vector is) are constants where it is called. */
-ALWAYS_INLINE void tile(const product *t, float *c, const float *a, size_t first, bool add, size_t n_rows, size_t n_vectors,
-                        bool whole)
+/* Rows from `first` on. is_at, add, n_rows, n_vectors and whole (whether the last vector is) are constants where it is called. */
+ALWAYS_INLINE void tile(const product *t, float *c, const float *a, size_t first, bool is_at, bool add, size_t n_rows,
+                        size_t n_vectors, bool whole)
 {
     const pome_panel_end *end = t->end;
     const size_t ldc = t->ldc, lda = t->lda, ldb = t->ldb, k = t->k;
@@ -36,11 +37,12 @@ ALWAYS_INLINE void tile(const product *t, float *c, const float *a, size_t first
         AVX2_UNROLL
         for (size_t j = 0; j < n_vectors; j++)
             acc[i][j] = add ? load(c + i * ldc + 8 * j, mask, whole || j + 1 < n_vectors) : _mm256_setzero_ps();
-    for (size_t p = 0; p < k; p++, b += ldb) {
+    for (size_t p = 0; p < k; p++) {
+        const float *row = is_at ? b + t->at[p] : b;
         __m256 bv[2];
         AVX2_UNROLL
         for (size_t j = 0; j < n_vectors; j++)
-            bv[j] = _mm256_loadu_ps(b + 8 * j);
+            bv[j] = _mm256_loadu_ps(row + 8 * j);
         AVX2_UNROLL
         for (size_t i = 0; i < n_rows; i++) {
             __m256 s = _mm256_set1_ps(a[i * lda + p]);
@@ -48,6 +50,7 @@ ALWAYS_INLINE void tile(const product *t, float *c, const float *a, size_t first
             for (size_t j = 0; j < n_vectors; j++)
                 acc[i][j] = _mm256_fmadd_ps(s, bv[j], acc[i][j]);
         }
+        b = is_at ? b : b + ldb;
     }
     if (end && end->bias)
         AVX2_UNROLL
@@ -82,9 +85,9 @@ ALWAYS_INLINE void tile(const product *t, float *c, const float *a, size_t first
         }
 }
 
-#define TILE(rows, vectors) tile(t, c, a, i, add, rows, vectors, whole)
+#define TILE(rows, vectors) tile(t, c, a, i, is_at, add, rows, vectors, whole)
 
-ALWAYS_INLINE void wide(const product *t, float *c, const float *a, size_t m, bool add, bool whole)
+ALWAYS_INLINE void wide(const product *t, float *c, const float *a, size_t m, bool is_at, bool add, bool whole)
 {
     size_t i = 0;
     for (; i + ROWS_WIDE <= m; i += ROWS_WIDE)
@@ -99,7 +102,7 @@ ALWAYS_INLINE void wide(const product *t, float *c, const float *a, size_t m, bo
     }
 }
 
-ALWAYS_INLINE void narrow(const product *t, float *c, const float *a, size_t m, bool add, bool whole)
+ALWAYS_INLINE void narrow(const product *t, float *c, const float *a, size_t m, bool is_at, bool add, bool whole)
 {
     size_t i = 0;
     for (; i + ROWS_NARROW <= m; i += ROWS_NARROW)
@@ -119,13 +122,25 @@ void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, 
 {
     const product t = {.ldc = ldc, .lda = lda, .ldb = ldb, .k = k, .b = b, .end = end, .mask = avx2_mask(n % 8)};
     if (n == POME_PANEL && accumulate)
-        wide(&t, c, a, m, true, true);
+        wide(&t, c, a, m, false, true, true);
     else if (n == POME_PANEL)
-        wide(&t, c, a, m, false, true);
+        wide(&t, c, a, m, false, false, true);
     else if (n > 8)
-        wide(&t, c, a, m, accumulate, false);
+        wide(&t, c, a, m, false, accumulate, false);
     else if (n == 8)
-        narrow(&t, c, a, m, accumulate, true);
+        narrow(&t, c, a, m, false, accumulate, true);
     else
-        narrow(&t, c, a, m, accumulate, false);
+        narrow(&t, c, a, m, false, accumulate, false);
+}
+
+void pome_gemm_at_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, const size_t *at, size_t m, size_t n,
+                           size_t k, const pome_panel_end *end)
+{
+    const product t = {.ldc = ldc, .lda = lda, .k = k, .b = b, .at = at, .end = end, .mask = avx2_mask(n % 8)};
+    if (n == POME_PANEL)
+        wide(&t, c, a, m, true, false, true);
+    else if (n > 8)
+        wide(&t, c, a, m, true, false, false);
+    else
+        narrow(&t, c, a, m, true, false, n == 8);
 }

@@ -148,10 +148,10 @@ typedef struct pome_kernels {
     /* c[m][n] = or += sum_k a[m][k] * b[k][n]; here each element takes k in turn, from 0 or from c. */
     void (*gemm_nn_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
                         size_t n, size_t k, bool accumulate);
-    /* c[m][n] = or += sum_p a[m][p] * b[p][n] in the order of gemm_nn_f32, n <= POME_PANEL; b's rows have POME_PANEL
-     * elements that may be read. `end` is NULL while more of k follows. */
-    void (*gemm_panel_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
-                           size_t k, bool accumulate, const pome_panel_end *end);
+    /* c[m][n] = or += sum_p a(m, p) * b[p][n] in the order of gemm_nn_f32, a(m, p) at a[m * lda + p * step], n <= POME_PANEL; b's
+     * rows have POME_PANEL elements that may be read. `end` is NULL while more of k follows. */
+    void (*gemm_panel_f32)(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb, size_t m,
+                           size_t n, size_t k, bool accumulate, const pome_panel_end *end);
     /* The same with row p of b at b + at[p], from 0 to the end: rows may overlap. */
     void (*gemm_at_f32)(float *c, size_t ldc, const float *a, size_t lda, const float *b, const size_t *at, size_t m, size_t n,
                         size_t k, const pome_panel_end *end);
@@ -167,6 +167,13 @@ typedef struct pome_kernels {
     /* y [rows, cols], contiguous. x has (rows - 1) * sy + (kh - 1) * dy + 1 rows, each with pome_conv_plane_width(p, cols)
      * elements that may be read. */
     void (*conv_plane_f32)(float *y, size_t rows, size_t cols, const pome_conv_plane *p);
+    /* Winograd's F(2x2, 3x3): n tiles, a multiple of 8, that follow each other along four rows of x, ldx apart. A row holds its
+     * even columns, `width` > n of them, then as many odd ones; tile j begins at even column j. v[t * apart + j] is element t of
+     * 4 x 4 of B^T d B. */
+    void (*winograd_in_f32)(float *v, size_t apart, const float *x, size_t ldx, size_t width, size_t n);
+    /* A^T m A of the tiles of `rows` (1 or 2) rows of `cols` results, ldy apart, then what `end` says (one element of bias). Whole
+     * groups of 8 tiles of m may be read. False if a sum was not finite before that. */
+    bool (*winograd_out_f32)(float *y, size_t ldy, size_t rows, size_t cols, const float *m, size_t apart, const pome_panel_end *end);
     /* y[n] = sum_k x[k] * w[n][k], rows ldw elements apart */
     void (*gemv_f16)(float *y, const float *x, const uint16_t *w, size_t ldw, size_t n, size_t k);
     /* The same with weights half(scale * code): row n has k/2 bytes of codes at codes + n * k/2 and k/block scales

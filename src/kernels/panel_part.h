@@ -10,7 +10,7 @@
 enum { POME_PANEL_PART_ROWS = 12 /* at most */ };
 
 /* Rows of a product as gemm_panel_f32 has it, or gemm_at_f32 unless `at` is NULL; may store more than n columns, up to POME_PANEL. */
-typedef void pome_panel_rows_fn(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb,
+typedef void pome_panel_rows_fn(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb,
                                 const size_t *at, size_t k, bool add, const pome_panel_end *end, size_t n_rows, size_t n);
 
 static inline void pome_panel_copy(float *to, size_t ld_to, const float *from, size_t ld_from, size_t m, size_t n)
@@ -21,7 +21,7 @@ static inline void pome_panel_copy(float *to, size_t ld_to, const float *from, s
 }
 
 /* Through a tile of its own, so that nothing behind column n is touched. */
-static inline void pome_panel_part(pome_panel_rows_fn *rows_of, float *c, size_t ldc, const float *a, size_t lda, const float *b,
+static inline void pome_panel_part(pome_panel_rows_fn *rows_of, float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b,
                                    size_t ldb, const size_t *at, size_t k, bool add, const pome_panel_end *end, size_t n_rows,
                                    size_t n)
 {
@@ -35,7 +35,7 @@ static inline void pome_panel_part(pome_panel_rows_fn *rows_of, float *c, size_t
         last.addend = addend;
         end = &last;
     }
-    rows_of(sums, POME_PANEL, a, lda, b, ldb, at, k, add, end, n_rows, n);
+    rows_of(sums, POME_PANEL, a, lda, step, b, ldb, at, k, add, end, n_rows, n);
     pome_panel_copy(c, ldc, sums, POME_PANEL, n_rows, n);
 }
 

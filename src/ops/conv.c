@@ -7,6 +7,7 @@
 
 #include "ops/coded.h"
 #include "ops/conv_image.h"
+#include "ops/conv_winograd.h"
 #include "ops/families.h"
 #include "ops/rows.h"
 #include "ops/window.h"
@@ -194,9 +195,14 @@ static const pome_window_params conv_params = {P_conv_strides, P_conv_pad_type, 
 /* Floats for the unfolded input, in either form. */
 static size_t unfolded_floats(const pome_run *r, size_t k, size_t n_out)
 {
+    const pome_winograd *winograd = (const pome_winograd *)r->prepared;
     size_t by_position = block_positions(k, n_out) * k;
     size_t by_tile = pome_conv_image_scratch(k, n_out, (size_t)pome_pool_n_threads(r->pool));
-    return ((by_position > by_tile ? by_position : by_tile) + 15) / 16 * 16;
+    const int64_t *y = r->out[0].shape;
+    size_t by_transform = winograd ? pome_winograd_scratch(winograd, (size_t)y[0], (size_t)y[2], (size_t)y[3],
+                                                           (size_t)pome_pool_n_threads(r->pool)) : 0;
+    size_t most = by_position > by_tile ? by_position : by_tile;
+    return ((by_transform > most ? by_transform : most) + 15) / 16 * 16;
 }
 
 static void finish_planes(void *arg, size_t begin, size_t end, int thread)
@@ -209,11 +215,15 @@ static void finish_planes(void *arg, size_t begin, size_t end, int thread)
 
 static void run_image(const conv_job *job)
 {
+    const pome_winograd *winograd = (const pome_winograd *)job->r->prepared;
     pome_conv_image image = {.r = job->r, .w = &job->w, .weight = &job->weight, .bias = job->bias,
                              .bias_encoded = job->bias_encoded, .after = job->after, .x = job->x, .y = job->y, .n = job->n, .cin = job->cin,
                              .cout = job->cout, .groups = job->groups, .panels = job->unfolded,
                              .thread_scratch = job->thread_scratch};
-    pome_conv_image_run(&image);
+    if (winograd && pome_winograd_fits(&job->w))
+        pome_winograd_run(&image, winograd, job->unfolded);
+    else
+        pome_conv_image_run(&image);
 }
 
 /* Bytes of scratch beside that of conv_quantized. */
@@ -282,6 +292,24 @@ static pome_status conv_run(const pome_run *r, pome_error *err)
     conv_job job = {.r = r, .after = NOTHING_AFTER, .bias = pome_in(r, P_conv_bias), .bias_encoded = pome_in_encoded(r, P_conv_bias)};
     return convolve(&job, pome_in(r, P_conv_x), pome_in(r, P_conv_weight), pome_in_encoded(r, P_conv_weight),
                     &conv_params, P_conv_groups, err);
+}
+
+/* A plan asks for transformed weights only where they can be used (passes/fuse_winograd.c). */
+static pome_status fused_conv_prepare(pome_prepare *p, pome_error *err)
+{
+    const pome_value *wanted = pome_op_arg(p->op, P_pome_conv_winograd), *weight = pome_op_arg(p->op, P_conv_weight);
+    const pome_value *groups = pome_op_arg(p->op, P_conv_groups);
+    if (!wanted || !pome_tensor_int_at(&wanted->konst->t, 0) || (groups && pome_tensor_int_at(&groups->konst->t, 0) != 1))
+        return POME_OK;
+    const pome_tensor *w = weight->konst ? &weight->konst->t : NULL;
+    if (!w || !w->data || w->rank != 4 || w->shape[2] != 3 || w->shape[3] != 3)
+        return POME_OK;
+    pome_winograd *winograd = POME_NEW(p->arena, pome_winograd);
+    if (!winograd)
+        return pome_fail_nomem(err, sizeof *winograd, "transformed weights");
+    POME_TRY(pome_winograd_prepare(winograd, w, p->kernels, p->arena, err));
+    p->prepared = winograd;
+    return POME_OK;
 }
 
 static pome_status fused_conv_run(const pome_run *r, pome_error *err)
@@ -436,6 +464,7 @@ const pome_op_impl pome_ops_conv[] = {
     {.id = POME_OP_pome_conv, /* the parameters of conv come first */
      .f16_ok = POME_BIT(P_conv_weight) | POME_BIT(P_conv_bias),
      .encoded_ok = POME_BIT(P_conv_weight) | POME_BIT(P_conv_bias),
+     .prepare = fused_conv_prepare,
      .scratch = conv_scratch,
      .run = fused_conv_run},
     {.id = POME_OP_conv_quantized, .scratch = quantized_scratch, .run = conv_quantized_run},

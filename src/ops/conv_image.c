@@ -193,7 +193,7 @@ static void multiply_piece(const pome_conv_image *c, const piece *t, const opera
         }
         if (c->after.addend)
             end.addend = c->after.addend + (t->y - c->y) + i;
-        kernels->gemm_panel_f32(t->y + i, c->w->n_out, w, ldw, b, i < whole ? o->ld : o->ld_rest, t->n_rows, i < whole ? PANEL : rest,
+        kernels->gemm_panel_f32(t->y + i, c->w->n_out, w, ldw, 1, b, i < whole ? o->ld : o->ld_rest, t->n_rows, i < whole ? PANEL : rest,
                                 t->len, t->p > 0, is_last ? &end : NULL);
     }
 }

@@ -44,5 +44,8 @@ void pome_conv_planes_run(pome_conv_image *c);
 /* The part of it for few input channels per group (conv_rows.c), with so many floats of `panels` for each thread. */
 bool pome_conv_rows_is_worth(const pome_window *w, size_t cin_group, size_t room);
 void pome_conv_rows_run(pome_conv_image *c);
+/* to [n_rows, n_phases, width]: rows of the padded input from `first` on, column j * n_phases + phase at [phase, j]; 0 beyond it. */
+void pome_conv_copy_phases(const pome_window *w, const float *plane, size_t first, size_t n_rows, size_t n_phases, size_t width,
+                           float *to);
 
 #endif

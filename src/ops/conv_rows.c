@@ -55,10 +55,10 @@ bool pome_conv_rows_is_worth(const pome_window *w, size_t channels, size_t room)
            w->kernel[2] * w->dilation[2] <= INT16_MAX && strip_of(w, channels, room).n_out > 0;
 }
 
-/* Elements of phase `phase` of a row: to[j] = row[j * stride + phase - before], 0 outside of it. */
-static void copy_phase(const pome_window *w, const float *row, int64_t phase, size_t width, float *to)
+/* to[j] = row[j * stride + phase - before], 0 outside of it. */
+static void copy_phase(const pome_window *w, const float *row, int64_t phase, int64_t stride, size_t width, float *to)
 {
-    int64_t stride = w->stride[2], shift = phase - w->before[2];
+    int64_t shift = phase - w->before[2];
     int64_t begin = shift < 0 ? (-shift + stride - 1) / stride : 0, end = (w->in[2] - shift + stride - 1) / stride;
     end = end < 0 ? 0 : end > (int64_t)width ? (int64_t)width : end;
     begin = begin > end ? end : begin;
@@ -77,18 +77,24 @@ static void copy_phase(const pome_window *w, const float *row, int64_t phase, si
     memset(to + end, 0, (width - (size_t)end) * sizeof *to);
 }
 
+void pome_conv_copy_phases(const pome_window *w, const float *plane, size_t first, size_t n_rows, size_t n_phases, size_t width,
+                           float *to)
+{
+    for (size_t i = 0; i < n_rows; i++) {
+        int64_t row = (int64_t)(first + i) - w->before[1];
+        for (size_t phase = 0; phase < n_phases; phase++, to += width)
+            if (row >= 0 && row < w->in[1])
+                copy_phase(w, plane + row * w->in[2], (int64_t)phase, (int64_t)n_phases, width, to);
+            else
+                memset(to, 0, width * sizeof *to);
+    }
+}
+
 /* What rows of results from `first` on need. */
 static void copy_strip(const pome_window *w, const float *x, size_t channels, const strip *s, size_t first, float *to)
 {
-    for (size_t c = 0; c < channels; c++, x += w->n_in)
-        for (size_t i = 0; i < s->n_in; i++) {
-            int64_t row = (int64_t)(first * (size_t)w->stride[1] + i) - w->before[1];
-            for (int64_t phase = 0; phase < w->stride[2]; phase++, to += s->width)
-                if (row >= 0 && row < w->in[1])
-                    copy_phase(w, x + row * w->in[2], phase, s->width, to);
-                else
-                    memset(to, 0, s->width * sizeof *to);
-        }
+    for (size_t c = 0; c < channels; c++, x += w->n_in, to += strip_floats(w, 1, s))
+        pome_conv_copy_phases(w, x, first * (size_t)w->stride[1], s->n_in, (size_t)w->stride[2], s->width, to);
 }
 
 /* at[k]: where a tap finds its elements for the first result of the strip. */

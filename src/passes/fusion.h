@@ -19,7 +19,8 @@
     FUSION(RESIDUAL, "residual", "a sum and its normalization are one step", false)                                    \
     FUSION(GATED_LINEAR, "gated-linear", "two linear layers, activation and product are one step", false)              \
     FUSION(LINEARS, "linears", "linear layers of one input share their activations and threads", true)                \
-    FUSION(CONV, "conv", "a convolution, a sum and limits of its results are one step", false)
+    FUSION(CONV, "conv", "a convolution, a sum and limits of its results are one step", false)                          \
+    FUSION(WINOGRAD, "winograd", "convolutions with kernels of 3 x 3 multiply transformed weights", false)
 
 typedef enum pome_fusion {
 #define FUSION(id, name, what, fp16) POME_FUSION_##id,

@@ -47,6 +47,7 @@ pome_pass_fn pome_pass_fuse_residual;
 pome_pass_fn pome_pass_fuse_gated_linear;
 pome_pass_fn pome_pass_fuse_linears;
 pome_pass_fn pome_pass_fuse_conv;
+pome_pass_fn pome_pass_fuse_winograd;
 /* Removes operators without effect whose results nobody reads. */
 pome_pass_fn pome_pass_dce;
 

@@ -24,6 +24,7 @@ static const struct {
     {pome_pass_dce, ALWAYS},
     {pome_pass_fuse_linears, POME_FUSION_LINEARS},
     {pome_pass_fuse_conv, POME_FUSION_CONV},
+    {pome_pass_fuse_winograd, POME_FUSION_WINOGRAD},
 };
 
 pome_status pome_passes_run(pome_function *fn, pome_pass_ctx *ctx, pome_error *err)

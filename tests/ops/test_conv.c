@@ -161,7 +161,7 @@ static void test_conv(void **unused)
 }
 
 /* As one step with a sum and limits if `round` says so, against the sums in double; operands by `round` too. */
-static void check_image(geometry *g, int round)
+static void check_image(geometry *g, int round, bool by_winograd)
 {
     int64_t shape[5];
     const float low = -0.5f, high = 1;
@@ -175,12 +175,14 @@ static void check_image(geometry *g, int round)
     reference(g, &x, has_bias ? &bias : NULL);
     shape_of(shape, g, g->batch, g->cout, g->out);
     pome_tensor addend = op_test_tensor(POME_DTYPE_F32, g->n + 2, shape, -1, 1);
-    op_test *t = op_test_begin(is_fused ? POME_OP_pome_conv : POME_OP_conv, POME_OPSET_IOS17);
+    op_test *t = op_test_begin(is_fused || by_winograd ? POME_OP_pome_conv : POME_OP_conv, POME_OPSET_IOS17);
     op_test_in(t, "x", &x);
     op_test_const(t, "weight", &w);
     if (has_bias)
         op_test_const(t, "bias", &bias);
     add_geometry(t, g, true);
+    if (by_winograd)
+        op_test_const_bool(t, "winograd", true);
     if (is_fused) {
         op_test_in(t, "addend", &addend);
         op_test_const_f32(t, "low", low);
@@ -217,7 +219,7 @@ static void test_first_layers(void **unused)
             g.pad[2 * d + 1] = (int32_t)op_test_random_int(0, 4);
             g.in[d] = op_test_random_int(d == 0 ? 13 : 32 * g.stride[1], d == 0 ? 20 : 50 * g.stride[1]);
         }
-        check_image(&g, round);
+        check_image(&g, round, false);
     }
 }
 
@@ -232,7 +234,69 @@ static void test_small_planes(void **unused)
         g.cout = op_test_random_int(1, 60);
         g.in[0] = 2;
         g.in[1] = 8 + round;
-        check_image(&g, round);
+        check_image(&g, round, false);
+    }
+}
+
+static geometry random_winograd(int round)
+{
+    static const char *const types[] = {"valid", "custom", "same", "same_lower"};
+    geometry g = {.n = 2, .batch = 1 + round % 7 / 6, .groups = 1, .kernel = {3, 3}, .stride = {1, 1}, .dilation = {1, 1},
+                  .pad_type = types[round % 4]};
+    g.cin = op_test_random_int(1, 40) + (round % 6 == 5 ? 250 : 0); /* one piece of channels, and two */
+    g.cout = op_test_random_int(1, 30);
+    for (int d = 0; d < 2; d++) {
+        g.in[d] = op_test_random_int(round % 4 == 1 ? 1 : 3, round % 3 == 2 ? 28 : 14); /* tiles as a whole, and in groups */
+        g.pad[2 * d] = (int32_t)op_test_random_int(1, 3);
+        g.pad[2 * d + 1] = (int32_t)op_test_random_int(1, 3);
+    }
+    return g;
+}
+
+static void test_winograd(void **unused)
+{
+    (void)unused;
+    for (int round = 0; round < 36; round++) {
+        geometry g = random_winograd(round);
+        check_image(&g, round, true);
+    }
+    geometry wide = {.n = 2, .batch = 1, .cin = 3, .cout = 2, .groups = 1, .in = {3, 400}, .kernel = {3, 3}, .stride = {1, 1},
+                     .dilation = {1, 1}, .pad_type = "same"}; /* a row of tiles that is a group of its own */
+    check_image(&wide, 1, true);
+}
+
+/* Infinities, NaN and numbers whose transforms are infinite reach the results that they belong to, and no others. */
+static void test_winograd_extremes(void **unused)
+{
+    static const float extremes[] = {INFINITY, -INFINITY, NAN, 3e38f};
+    (void)unused;
+    for (int round = 0; round < 6; round++) {
+        geometry g = random_winograd(4 * round + 2);
+        int64_t shape[5];
+        shape_of(shape, &g, g.batch, g.cin, g.in);
+        pome_tensor x = op_test_tensor(POME_DTYPE_F32, 4, shape, -1, 1);
+        for (int i = 0; i < 3; i++)
+            op_test_set(&x, op_test_random_int(0, pome_tensor_count(&x) - 1), (double)extremes[(round + i) % 4]);
+        shape_of(shape, &g, g.cout, g.cin, g.kernel);
+        pome_tensor w = op_test_tensor(POME_DTYPE_F32, 4, shape, -0.2, 0.2);
+        load_weight(&w);
+        reference(&g, &x, NULL);
+        op_test *t = op_test_begin(POME_OP_pome_conv, POME_OPSET_IOS17);
+        op_test_in(t, "x", &x);
+        op_test_const(t, "weight", &w);
+        add_geometry(t, &g, true);
+        op_test_const_bool(t, "winograd", true);
+        if (op_test_run(t) != POME_OK)
+            fail_msg("%s", op_test_error(t)->message);
+        for (int64_t i = 0; i < g.batch * g.cout * product(&g, g.out); i++) {
+            double got = op_test_at(op_test_out(t, 0), i), off = got - want[i];
+            bool is_same = isnan(want[i]) ? isnan(got) : isinf(want[i]) ? got == want[i] : fabs(off) <= 2e-5 + 1e-5 * fabs(want[i]);
+            if (!is_same)
+                fail_msg("round %d, element %lld: %g instead of %g", round, (long long)i, got, want[i]);
+        }
+        op_test_end(t);
+        pome_tensor_reset(&x);
+        pome_tensor_reset(&w);
     }
 }
 
@@ -579,6 +643,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conv), cmocka_unit_test(test_first_layers), cmocka_unit_test(test_small_planes),
+        cmocka_unit_test(test_winograd), cmocka_unit_test(test_winograd_extremes),
         cmocka_unit_test(test_fused_conv), cmocka_unit_test(test_conv_quantized), cmocka_unit_test(test_projection), cmocka_unit_test(test_conv_transpose),
         cmocka_unit_test(test_pools), cmocka_unit_test(test_ceil_mode),  cmocka_unit_test(test_rejections),
     };

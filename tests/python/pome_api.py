@@ -45,7 +45,7 @@ class ModelInfo(c.Structure):
 
 
 class ModelOpts(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("numerics", c.c_int), ("n_threads", c.c_int)]
+    _fields_ = [("size", c.c_size_t), ("numerics", c.c_int), ("n_threads", c.c_int), ("no_fuse", c.c_char_p)]
 
 
 class PomeError(Exception):
@@ -126,11 +126,12 @@ def from_tensor(t):
 class Model(contextlib.AbstractContextManager):
     """An opened package. predict() runs a function with a state of its own unless one is given."""
 
-    def __init__(self, path, numerics="exact", threads=0):
+    def __init__(self, path, numerics="exact", threads=0, no_fuse=None):
         self.lib, self.handle, error = library(), c.c_void_p(), Error()
         opts = ModelOpts()
         self.lib.pome_model_opts_default(opts)
         opts.numerics, opts.n_threads = NUMERICS[numerics], threads
+        opts.no_fuse = no_fuse.encode() if no_fuse else None
         check(self.lib.pome_model_open(self.handle, os.fsencode(path), opts, error), error)
         self.info = self.lib.pome_model_describe(self.handle).contents
 

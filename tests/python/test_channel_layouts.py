@@ -1,7 +1,6 @@
 """Layers in the forms of other converters: convolutions over (B, C, 1, S) with attention as matmul and softmax, and with a
 product per head by einsum. Fused, each fusion left out, and unfused against NumPy in double; `inspect --plan` says what
 was found."""
-import os
 import re
 import subprocess
 
@@ -160,11 +159,9 @@ def test_counts(package, pome):
 
 
 @pytest.mark.parametrize("left_out", ["", "all", "attention", "conv-linear", "rms-norm", "linears,gated-linear"])
-def test_values(package, left_out, monkeypatch):
+def test_values(package, left_out):
     path, _, f, wanted = package
-    monkeypatch.setenv("POME_NO_FUSE", left_out)
     for threads in (1, 3):
-        with Model(path, threads=threads) as model:
+        with Model(path, threads=threads, no_fuse=left_out) as model:
             got = model.predict(f)["y"]
         np.testing.assert_allclose(got, wanted, rtol=HALF_STEP, atol=1e-4)
-    assert os.environ["POME_NO_FUSE"] == left_out

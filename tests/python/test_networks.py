@@ -1,5 +1,7 @@
 """Whole networks that coremltools converts from PyTorch, in fp32, against PyTorch."""
 import logging
+import re
+import subprocess
 import warnings
 
 import numpy as np
@@ -39,3 +41,22 @@ def test_like_torch(name, tmp_path):
     with Model(tmp_path / "m.mlpackage", threads=2) as model:
         got = model.predict({"x": x.numpy()})["y"]
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+
+
+def test_winograd_is_a_fusion(tmp_path, pome):
+    """Found where there are channels enough, left out when asked, and nothing but rounding away from what was there before."""
+    torch.manual_seed(0)
+    network, x = networks.resnet(10, (16, 24, 48)), torch.randn(1, 3, 96, 64)
+    with torch.no_grad():
+        want = network.double()(x.double()).numpy()
+        traced = torch.jit.trace(network.float(), x)
+    path = tmp_path / "m.mlpackage"
+    ct.convert(traced, inputs=[ct.TensorType(name="x", shape=x.shape)], outputs=[ct.TensorType(name="y")],
+               minimum_deployment_target=ct.target.iOS18, compute_precision=ct.precision.FLOAT32, skip_model_load=True).save(str(path))
+    text = subprocess.run([pome, "inspect", "--plan", str(path)], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^fused: .*\bwinograd 10\b", text, re.M), text
+    errors = []
+    for left_out in (None, "winograd"):
+        with Model(path, threads=2, no_fuse=left_out) as model:
+            errors.append(np.abs(model.predict({"x": x.numpy()})["y"] - want).max() / np.abs(want).max())
+    assert errors[0] != errors[1] and max(errors) < 2e-6 and errors[0] < 2 * errors[1], errors

@@ -21,8 +21,8 @@ ALWAYS_INLINE float32x4_t limited(float32x4_t v, float low, float high)
 /* ---- products with a packed operand ---- */
 
 /* n_rows (constant where it is called) by all columns of the panel. at NULL: row p of b lies at p * ldb. */
-ALWAYS_INLINE void tile(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, const size_t *at, size_t k,
-                        bool add, const pome_panel_end *end, size_t n_rows)
+ALWAYS_INLINE void tile(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb, const size_t *at,
+                        size_t k, bool add, const pome_panel_end *end, size_t n_rows)
 {
     float32x4_t acc[ROWS][VECTORS];
     for (size_t i = 0; i < n_rows; i++)
@@ -32,7 +32,7 @@ ALWAYS_INLINE void tile(float *c, size_t ldc, const float *a, size_t lda, const 
         const float *row = b + (at ? at[p] : p * ldb);
         const float32x4_t b0 = vld1q_f32(row), b1 = vld1q_f32(row + 4), b2 = vld1q_f32(row + 8), b3 = vld1q_f32(row + 12);
         for (size_t i = 0; i < n_rows; i++) {
-            const float32x4_t s = vld1q_dup_f32(a + i * lda + p);
+            const float32x4_t s = vld1q_dup_f32(a + i * lda + p * step);
             acc[i][0] = vfmaq_f32(acc[i][0], s, b0);
             acc[i][1] = vfmaq_f32(acc[i][1], s, b1);
             acc[i][2] = vfmaq_f32(acc[i][2], s, b2);
@@ -51,22 +51,22 @@ ALWAYS_INLINE void tile(float *c, size_t ldc, const float *a, size_t lda, const 
 }
 
 /* All columns, whatever n is. */
-static void tile_of(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, const size_t *at, size_t k,
-                    bool add, const pome_panel_end *end, size_t n_rows, size_t n)
+static void tile_of(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb, const size_t *at,
+                    size_t k, bool add, const pome_panel_end *end, size_t n_rows, size_t n)
 {
     (void)n;
     if (n_rows == ROWS)
-        tile(c, ldc, a, lda, b, ldb, at, k, add, end, ROWS);
+        tile(c, ldc, a, lda, step, b, ldb, at, k, add, end, ROWS);
     else if (n_rows == 4)
-        tile(c, ldc, a, lda, b, ldb, at, k, add, end, 4);
+        tile(c, ldc, a, lda, step, b, ldb, at, k, add, end, 4);
     else if (n_rows == 2)
-        tile(c, ldc, a, lda, b, ldb, at, k, add, end, 2);
+        tile(c, ldc, a, lda, step, b, ldb, at, k, add, end, 2);
     else
-        tile(c, ldc, a, lda, b, ldb, at, k, add, end, 1);
+        tile(c, ldc, a, lda, step, b, ldb, at, k, add, end, 1);
 }
 
-static void tiles(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, const size_t *at, size_t m, size_t n,
-                  size_t k, bool accumulate, const pome_panel_end *end)
+static void tiles(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb, const size_t *at,
+                  size_t m, size_t n, size_t k, bool accumulate, const pome_panel_end *end)
 {
     for (size_t i = 0, rows; i < m; i += rows) {
         pome_panel_end here;
@@ -78,22 +78,22 @@ static void tiles(float *c, size_t ldc, const float *a, size_t lda, const float 
             here.addend = end->addend ? end->addend + i * ldc : NULL;
         }
         if (n == POME_PANEL)
-            tile_of(c + i * ldc, ldc, a + i * lda, lda, b, ldb, at, k, accumulate, last, rows, n);
+            tile_of(c + i * ldc, ldc, a + i * lda, lda, step, b, ldb, at, k, accumulate, last, rows, n);
         else
-            pome_panel_part(tile_of, c + i * ldc, ldc, a + i * lda, lda, b, ldb, at, k, accumulate, last, rows, n);
+            pome_panel_part(tile_of, c + i * ldc, ldc, a + i * lda, lda, step, b, ldb, at, k, accumulate, last, rows, n);
     }
 }
 
-static void gemm_panel_f32_neon(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
-                                size_t k, bool accumulate, const pome_panel_end *end)
+static void gemm_panel_f32_neon(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb, size_t m,
+                                size_t n, size_t k, bool accumulate, const pome_panel_end *end)
 {
-    tiles(c, ldc, a, lda, b, ldb, NULL, m, n, k, accumulate, end);
+    tiles(c, ldc, a, lda, step, b, ldb, NULL, m, n, k, accumulate, end);
 }
 
 static void gemm_at_f32_neon(float *c, size_t ldc, const float *a, size_t lda, const float *b, const size_t *at, size_t m, size_t n,
                              size_t k, const pome_panel_end *end)
 {
-    tiles(c, ldc, a, lda, b, 0, at, m, n, k, false, end);
+    tiles(c, ldc, a, lda, 1, b, 0, at, m, n, k, false, end);
 }
 
 /* ---- planes ---- */

@@ -295,8 +295,8 @@ static void end_panel_row(float *c, size_t ldc, const float *sum, size_t i, size
     }
 }
 
-static void gemm_panel_f32_generic(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
-                                   size_t n, size_t k, bool accumulate, const pome_panel_end *end)
+static void gemm_panel_f32_generic(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb,
+                                   size_t m, size_t n, size_t k, bool accumulate, const pome_panel_end *end)
 {
     for (size_t i = 0; i < m; i++) {
         float sum[POME_PANEL] = {0};
@@ -304,7 +304,7 @@ static void gemm_panel_f32_generic(float *c, size_t ldc, const float *a, size_t 
             sum[j] = c[i * ldc + j];
         for (size_t p = 0; p < k; p++)
             for (size_t j = 0; j < POME_PANEL; j++)
-                sum[j] += a[i * lda + p] * b[p * ldb + j];
+                sum[j] += a[i * lda + p * step] * b[p * ldb + j];
         end_panel_row(c, ldc, sum, i, n, end);
     }
 }
@@ -350,6 +350,51 @@ void pome_unfold_panel_f32_generic(float *panel, size_t ld, const float *x, size
     }
 }
 
+static void winograd_in_f32_generic(float *v, size_t apart, const float *x, size_t ldx, size_t width, size_t n)
+{
+    for (size_t j = 0; j < n; j++) {
+        float d[4][4];
+        for (size_t r = 0; r < 4; r++) {
+            const float *even = x + r * ldx + j, *odd = even + width;
+            d[r][0] = even[0] - even[1];
+            d[r][1] = odd[0] + even[1];
+            d[r][2] = even[1] - odd[0];
+            d[r][3] = odd[0] - odd[1];
+        }
+        for (size_t c = 0; c < 4; c++) {
+            v[(0 + c) * apart + j] = d[0][c] - d[2][c];
+            v[(4 + c) * apart + j] = d[1][c] + d[2][c];
+            v[(8 + c) * apart + j] = d[2][c] - d[1][c];
+            v[(12 + c) * apart + j] = d[1][c] - d[3][c];
+        }
+    }
+}
+
+static bool winograd_out_f32_generic(float *y, size_t ldy, size_t rows, size_t cols, const float *m, size_t apart,
+                                     const pome_panel_end *end)
+{
+    bool is_finite = true;
+    for (size_t j = 0; 2 * j < cols; j++) {
+        float s[2][4];
+        for (size_t c = 0; c < 4; c++) {
+            float m0 = m[c * apart + j], m1 = m[(4 + c) * apart + j], m2 = m[(8 + c) * apart + j], m3 = m[(12 + c) * apart + j];
+            s[0][c] = (m0 + m1) + m2;
+            s[1][c] = (m1 - m2) - m3;
+        }
+        for (size_t i = 0; i < rows; i++)
+            for (size_t k = 0; k < 2 && 2 * j + k < cols; k++) {
+                float v = k ? (s[i][1] - s[i][2]) - s[i][3] : (s[i][0] + s[i][1]) + s[i][2];
+                size_t at = i * ldy + 2 * j + k;
+                is_finite = is_finite && isfinite(v);
+                v = end->bias ? v + *end->bias : v;
+                v = end->addend ? v + end->addend[at] : v;
+                v = v < end->low ? end->low : v;
+                y[at] = v > end->high ? end->high : v;
+            }
+    }
+    return is_finite;
+}
+
 static void conv_plane_f32_generic(float *y, size_t rows, size_t cols, const pome_conv_plane *p)
 {
     for (size_t i = 0; i < rows; i++, y += cols) {
@@ -384,6 +429,8 @@ void pome_kernels_fill_generic(pome_kernels *k)
     k->gemm_nn_f32 = gemm_nn_f32_generic;
     k->gemm_panel_f32 = gemm_panel_f32_generic;
     k->gemm_at_f32 = gemm_at_f32_generic;
+    k->winograd_in_f32 = winograd_in_f32_generic;
+    k->winograd_out_f32 = winograd_out_f32_generic;
     k->unfold_panel_f32 = pome_unfold_panel_f32_generic;
     k->conv_plane_f32 = conv_plane_f32_generic;
     k->silu_mul_f32 = silu_mul_f32_generic;

@@ -76,12 +76,14 @@ void pome_gemm_nt_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, con
                            size_t n, size_t k, bool accumulate);
 void pome_gemm_nn_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m,
                            size_t n, size_t k, bool accumulate);
-void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
-                              size_t k, bool accumulate, const pome_panel_end *end);
+void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb, size_t m,
+                              size_t n, size_t k, bool accumulate, const pome_panel_end *end);
 void pome_gemm_at_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, const size_t *at, size_t m, size_t n,
                            size_t k, const pome_panel_end *end);
 void pome_unfold_panel_f32_avx2(float *panel, size_t ld, const float *x, size_t ldx, size_t m, const pome_panel_run *runs,
                                 size_t n_runs, size_t stride);
+void pome_winograd_in_f32_avx2(float *v, size_t apart, const float *x, size_t ldx, size_t width, size_t n);
+bool pome_winograd_out_f32_avx2(float *y, size_t ldy, size_t rows, size_t cols, const float *m, size_t apart, const pome_panel_end *end);
 void pome_conv_plane_f32_avx2(float *y, size_t rows, size_t cols, const pome_conv_plane *p);
 void pome_silu_mul_f32_avx2(float *out, const float *gate, const float *up, size_t n);
 void pome_gemm_nt_f16_avx2(float *c, size_t ldc, const float *a, size_t lda, const uint16_t *b, size_t ldb, size_t m,

@@ -20,8 +20,8 @@ ALWAYS_INLINE __m512 limited(__m512 v, float low, float high)
 }
 
 /* at NULL: row p of b lies at p * ldb. n_rows is a constant where it is called, and whether `at` is NULL. */
-ALWAYS_INLINE void panel_tile(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, const size_t *at,
-                              __mmask16 columns, size_t k, bool add, const pome_panel_end *end, size_t first, size_t n_rows)
+ALWAYS_INLINE void panel_tile(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb,
+                              const size_t *at, __mmask16 columns, size_t k, bool add, const pome_panel_end *end, size_t first, size_t n_rows)
 {
     __m512 acc[ROWS];
     for (size_t i = 0; i < n_rows; i++)
@@ -29,7 +29,7 @@ ALWAYS_INLINE void panel_tile(float *c, size_t ldc, const float *a, size_t lda, 
     for (size_t p = 0; p < k; p++) {
         __m512 bv = _mm512_loadu_ps(b + (at ? at[p] : p * ldb));
         for (size_t i = 0; i < n_rows; i++)
-            acc[i] = _mm512_fmadd_ps(_mm512_set1_ps(a[i * lda + p]), bv, acc[i]);
+            acc[i] = _mm512_fmadd_ps(_mm512_set1_ps(a[i * lda + p * step]), bv, acc[i]);
     }
     for (size_t i = 0; i < n_rows; i++) {
         __m512 v = acc[i];
@@ -43,29 +43,29 @@ ALWAYS_INLINE void panel_tile(float *c, size_t ldc, const float *a, size_t lda, 
     }
 }
 
-ALWAYS_INLINE void tiles(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, const size_t *at, size_t m,
-                         size_t n, size_t k, bool accumulate, const pome_panel_end *end)
+ALWAYS_INLINE void tiles(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb, const size_t *at,
+                         size_t m, size_t n, size_t k, bool accumulate, const pome_panel_end *end)
 {
     const __mmask16 columns = lanes(n);
     size_t i = 0;
     for (; i + ROWS <= m; i += ROWS)
-        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, at, columns, k, accumulate, end, i, ROWS);
+        panel_tile(c + i * ldc, ldc, a + i * lda, lda, step, b, ldb, at, columns, k, accumulate, end, i, ROWS);
     for (; i + 4 <= m; i += 4)
-        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, at, columns, k, accumulate, end, i, 4);
+        panel_tile(c + i * ldc, ldc, a + i * lda, lda, step, b, ldb, at, columns, k, accumulate, end, i, 4);
     for (; i < m; i++)
-        panel_tile(c + i * ldc, ldc, a + i * lda, lda, b, ldb, at, columns, k, accumulate, end, i, 1);
+        panel_tile(c + i * ldc, ldc, a + i * lda, lda, step, b, ldb, at, columns, k, accumulate, end, i, 1);
 }
 
-static void gemm_panel(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
-                       size_t k, bool accumulate, const pome_panel_end *end)
+static void gemm_panel(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb, size_t m,
+                       size_t n, size_t k, bool accumulate, const pome_panel_end *end)
 {
-    tiles(c, ldc, a, lda, b, ldb, NULL, m, n, k, accumulate, end);
+    tiles(c, ldc, a, lda, step, b, ldb, NULL, m, n, k, accumulate, end);
 }
 
 static void gemm_at(float *c, size_t ldc, const float *a, size_t lda, const float *b, const size_t *at, size_t m, size_t n,
                     size_t k, const pome_panel_end *end)
 {
-    tiles(c, ldc, a, lda, b, 0, at, m, n, k, false, end);
+    tiles(c, ldc, a, lda, 1, b, 0, at, m, n, k, false, end);
 }
 
 void pome_kernels_fill_conv_avx512(pome_kernels *k)

@@ -9,7 +9,7 @@ enum { ROWS_WIDE = 6, ROWS_NARROW = 12 };
 
 /* What is the same for all tiles of a product. */
 typedef struct product {
-    size_t ldc, lda, ldb, k;
+    size_t ldc, lda, step, ldb, k;
     const float *b;
     const size_t *at; /* NULL: row p lies at p * ldb */
     const pome_panel_end *end;
@@ -21,17 +21,21 @@ ALWAYS_INLINE __m256 load(const float *p, __m256i mask, bool whole)
     return whole ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, mask);
 }
 
-/* Rows from `first` on. is_at, add, n_rows, n_vectors and whole (whether the last vector is) are constants where it is called. */
-ALWAYS_INLINE void tile(const product *t, float *c, const float *a, size_t first, bool is_at, bool add, size_t n_rows,
+/* How operands lie: `a` by rows or by columns (lda is 1, so that rows are at constant distances), b's rows evenly or at places. */
+typedef enum order { BY_ROWS, BY_COLUMNS, AT_PLACES } order;
+
+/* Rows from `first` on. lies, add, n_rows, n_vectors and whole (whether the last vector is) are constants where it is called. */
+ALWAYS_INLINE void tile(const product *t, float *c, const float *a, size_t first, order lies, bool add, size_t n_rows,
                         size_t n_vectors, bool whole)
 {
     const pome_panel_end *end = t->end;
-    const size_t ldc = t->ldc, lda = t->lda, ldb = t->ldb, k = t->k;
+    const size_t ldc = t->ldc, lda = lies == BY_COLUMNS ? 1 : t->lda, step = t->step, ldb = t->ldb, k = t->k;
     const float *b = t->b;
     const __m256i mask = t->mask;
     __m256 acc[ROWS_NARROW][2];
     c += first * ldc;
     a += first * lda;
+    const bool is_at = lies == AT_PLACES;
     AVX2_UNROLL
     for (size_t i = 0; i < n_rows; i++)
         AVX2_UNROLL
@@ -45,11 +49,12 @@ ALWAYS_INLINE void tile(const product *t, float *c, const float *a, size_t first
             bv[j] = _mm256_loadu_ps(row + 8 * j);
         AVX2_UNROLL
         for (size_t i = 0; i < n_rows; i++) {
-            __m256 s = _mm256_set1_ps(a[i * lda + p]);
+            __m256 s = _mm256_set1_ps(a[i * lda]);
             AVX2_UNROLL
             for (size_t j = 0; j < n_vectors; j++)
                 acc[i][j] = _mm256_fmadd_ps(s, bv[j], acc[i][j]);
         }
+        a += step;
         b = is_at ? b : b + ldb;
     }
     if (end && end->bias)
@@ -85,9 +90,9 @@ ALWAYS_INLINE void tile(const product *t, float *c, const float *a, size_t first
         }
 }
 
-#define TILE(rows, vectors) tile(t, c, a, i, is_at, add, rows, vectors, whole)
+#define TILE(rows, vectors) tile(t, c, a, i, lies, add, rows, vectors, whole)
 
-ALWAYS_INLINE void wide(const product *t, float *c, const float *a, size_t m, bool is_at, bool add, bool whole)
+ALWAYS_INLINE void wide(const product *t, float *c, const float *a, size_t m, order lies, bool add, bool whole)
 {
     size_t i = 0;
     for (; i + ROWS_WIDE <= m; i += ROWS_WIDE)
@@ -102,7 +107,7 @@ ALWAYS_INLINE void wide(const product *t, float *c, const float *a, size_t m, bo
     }
 }
 
-ALWAYS_INLINE void narrow(const product *t, float *c, const float *a, size_t m, bool is_at, bool add, bool whole)
+ALWAYS_INLINE void narrow(const product *t, float *c, const float *a, size_t m, order lies, bool add, bool whole)
 {
     size_t i = 0;
     for (; i + ROWS_NARROW <= m; i += ROWS_NARROW)
@@ -117,30 +122,31 @@ ALWAYS_INLINE void narrow(const product *t, float *c, const float *a, size_t m, 
     }
 }
 
-void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb, size_t m, size_t n,
-                              size_t k, bool accumulate, const pome_panel_end *end)
+ALWAYS_INLINE void columns(const product *t, float *c, const float *a, size_t m, size_t n, order lies, bool add)
 {
-    const product t = {.ldc = ldc, .lda = lda, .ldb = ldb, .k = k, .b = b, .end = end, .mask = avx2_mask(n % 8)};
-    if (n == POME_PANEL && accumulate)
-        wide(&t, c, a, m, false, true, true);
+    if (n == POME_PANEL && add)
+        wide(t, c, a, m, lies, true, true);
     else if (n == POME_PANEL)
-        wide(&t, c, a, m, false, false, true);
+        wide(t, c, a, m, lies, false, true);
     else if (n > 8)
-        wide(&t, c, a, m, false, accumulate, false);
-    else if (n == 8)
-        narrow(&t, c, a, m, false, accumulate, true);
+        wide(t, c, a, m, lies, add, false);
     else
-        narrow(&t, c, a, m, false, accumulate, false);
+        narrow(t, c, a, m, lies, add, n == 8);
+}
+
+void pome_gemm_panel_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, size_t step, const float *b, size_t ldb, size_t m,
+                              size_t n, size_t k, bool accumulate, const pome_panel_end *end)
+{
+    const product t = {.ldc = ldc, .lda = lda, .step = step, .ldb = ldb, .k = k, .b = b, .end = end, .mask = avx2_mask(n % 8)};
+    if (lda == 1)
+        columns(&t, c, a, m, n, BY_COLUMNS, accumulate);
+    else
+        columns(&t, c, a, m, n, BY_ROWS, accumulate);
 }
 
 void pome_gemm_at_f32_avx2(float *c, size_t ldc, const float *a, size_t lda, const float *b, const size_t *at, size_t m, size_t n,
                            size_t k, const pome_panel_end *end)
 {
-    const product t = {.ldc = ldc, .lda = lda, .k = k, .b = b, .at = at, .end = end, .mask = avx2_mask(n % 8)};
-    if (n == POME_PANEL)
-        wide(&t, c, a, m, true, false, true);
-    else if (n > 8)
-        wide(&t, c, a, m, true, false, false);
-    else
-        narrow(&t, c, a, m, true, false, n == 8);
+    const product t = {.ldc = ldc, .lda = lda, .step = 1, .k = k, .b = b, .at = at, .end = end, .mask = avx2_mask(n % 8)};
+    columns(&t, c, a, m, n, AT_PLACES, false);
 }

@@ -138,6 +138,8 @@ void pome_kernels_fill_avx2(pome_kernels *k)
     k->gemm_nn_f32 = pome_gemm_nn_f32_avx2;
     k->gemm_panel_f32 = pome_gemm_panel_f32_avx2;
     k->gemm_at_f32 = pome_gemm_at_f32_avx2;
+    k->winograd_in_f32 = pome_winograd_in_f32_avx2;
+    k->winograd_out_f32 = pome_winograd_out_f32_avx2;
     k->unfold_panel_f32 = pome_unfold_panel_f32_avx2;
     k->conv_plane_f32 = pome_conv_plane_f32_avx2;
     k->silu_mul_f32 = pome_silu_mul_f32_avx2;

@@ -25,7 +25,7 @@ static int64_t padded_count(const pome_window *w, const int64_t *o)
     return count < 1 ? 1 : count;
 }
 
-enum { CHUNK = 128 }; /* outputs of a row at a time */
+enum { CHUNK = 128 /* outputs of a row at a time */, REACH_MAX = 1024 /* columns of the input that they see */ };
 
 /* NaN stays: no number is greater. */
 static inline float larger(float v, float max)
@@ -91,6 +91,46 @@ static void pool_chunk(const pool_job *job, const float *x, const int64_t *o, in
     }
 }
 
+static int64_t columns_seen(const pome_window *w, int64_t n)
+{
+    return (n - 1) * w->stride[2] + (w->kernel[2] - 1) * w->dilation[2] + 1;
+}
+
+/* y[i] = or takes the larger of column[i * stride]. */
+static inline void take_columns(const float *column, int64_t stride, int64_t n, bool is_first, float *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = is_first ? column[i * stride] : larger(column[i * stride], y[i]);
+}
+
+/* Maxima: first of each column of the input's rows, side by side, then of the columns. */
+static void max_chunk(const pool_job *job, const float *x, const int64_t *o, int64_t n, float *y)
+{
+    const pome_window *w = &job->w;
+    float column[REACH_MAX];
+    int64_t first = o[2] * w->stride[2] - w->before[2], seen = columns_seen(w, n);
+    int64_t begin = first < 0 ? -first : 0, end = w->in[2] - first < seen ? w->in[2] - first : seen;
+    for (int64_t i = 0; i < seen; i++)
+        column[i] = -INFINITY;
+    for (int64_t k0 = 0; k0 < w->kernel[0]; k0++)
+        for (int64_t k1 = 0; k1 < w->kernel[1]; k1++) {
+            int64_t i0 = o[0] * w->stride[0] + k0 * w->dilation[0] - w->before[0];
+            int64_t i1 = o[1] * w->stride[1] + k1 * w->dilation[1] - w->before[1];
+            if (i0 < 0 || i0 >= w->in[0] || i1 < 0 || i1 >= w->in[1])
+                continue;
+            const float *row = x + (i0 * w->in[1] + i1) * w->in[2];
+            for (int64_t i = begin; i < end; i++)
+                column[i] = larger(row[first + i], column[i]);
+        }
+    for (int64_t k = 0; k < w->kernel[2]; k++)
+        if (w->stride[2] == 1)
+            take_columns(column + k * w->dilation[2], 1, n, k == 0, y);
+        else if (w->stride[2] == 2)
+            take_columns(column + k * w->dilation[2], 2, n, k == 0, y);
+        else
+            take_columns(column + k * w->dilation[2], w->stride[2], n, k == 0, y);
+}
+
 static void pool_planes(void *arg, size_t begin, size_t end, int thread)
 {
     const pool_job *job = (const pool_job *)arg;
@@ -100,7 +140,11 @@ static void pool_planes(void *arg, size_t begin, size_t end, int thread)
             int64_t o[3];
             pome_window_split(job->w.out, p, o);
             int64_t n = job->w.out[2] - o[2] < CHUNK ? job->w.out[2] - o[2] : CHUNK;
-            pool_chunk(job, job->x + plane * job->w.n_in, o, n, job->y + plane * job->w.n_out + p);
+            const float *x = job->x + plane * job->w.n_in;
+            if (job->kind == POOL_MAX && job->w.kernel[2] <= REACH_MAX && columns_seen(&job->w, n) <= REACH_MAX)
+                max_chunk(job, x, o, n, job->y + plane * job->w.n_out + p);
+            else
+                pool_chunk(job, x, o, n, job->y + plane * job->w.n_out + p);
             p += (size_t)n;
         }
 }

@@ -139,7 +139,9 @@ static void run_floats(void *arg, size_t begin, size_t end, int thread)
         n = n < COLUMNS ? n : COLUMNS;
         n = n < (int64_t)end - at ? n : (int64_t)end - at;
         const float *base = (const float *)c->x + pome_axis_offset(kept, at);
-        double acc[COLUMNS], shift[COLUMNS] = {0};
+        double acc[COLUMNS], shift[COLUMNS];
+        for (int64_t j = 0; j < n; j++)
+            shift[j] = 0;
         if (c->kind == SUM_EXP) {
             reduce_floats(c, MAX, base, n, shift, shift);
             for (int64_t j = 0; j < n; j++) /* an infinite maximum is the result: nothing to shift by */

@@ -91,8 +91,11 @@ POME_API int64_t pome_llm_session_n_tokens(const pome_llm_session *session);
 POME_API int64_t pome_llm_session_n_reused(const pome_llm_session *session);
 POME_API const pome_llm *pome_llm_session_engine(const pome_llm_session *session);
 POME_API void pome_llm_session_clear(pome_llm_session *session); /* empty timeline */
-/* Async-signal-safe; the running or next feed returns CANCELLED with the timeline as far as it came. */
+/* The running or next feed returns CANCELLED, after the operator that is being computed, with the timeline as far as passes
+ * were finished; it is empty where the cache was spoiled by the pass that was not. From any thread; async-signal-safe. */
 POME_API void pome_llm_session_cancel(pome_llm_session *session);
+/* The thread that feeds asks `poll` before each operator; true ends the feed as pome_llm_session_cancel does. NULL: nobody is asked. */
+POME_API void pome_llm_session_poll(pome_llm_session *session, pome_poll *poll, void *arg);
 
 /* ---- sampling ---- */
 typedef struct pome_sampler pome_sampler;

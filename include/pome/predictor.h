@@ -49,10 +49,17 @@ POME_API POME_NODISCARD pome_status pome_predictor_reserve(pome_predictor *predi
 POME_API POME_NODISCARD pome_status pome_predictor_set_input(pome_predictor *predictor, uint32_t index,
                                                              const pome_tensor *t, pome_error *err);
 
-/* Runs the function. `state` must come from the same model and fit the function's states; NULL only if it
- * has none. On failure outputs are undefined and states may be partly written. */
+/* Runs the function. `state` must have a tensor for each of the function's states, of its name, dtype and shape; which
+ * function or model it was made for does not matter, as functions and chunks of a language model share one. NULL only if
+ * the function has none. On failure outputs are undefined and states may be partly written. */
 POME_API POME_NODISCARD pome_status pome_predictor_run(pome_predictor *predictor, pome_state *state,
                                                        pome_error *err);
+
+/* The running or next run returns CANCELLED, after the operator that is being computed. From any thread; async-signal-safe.
+ * Outputs then are undefined and states may be partly written, as after any failure: clear them, or write them anew. */
+POME_API void pome_predictor_cancel(pome_predictor *predictor);
+/* The thread that runs asks `poll` before each operator; true ends the run as pome_predictor_cancel does. NULL: nobody is asked. */
+POME_API void pome_predictor_poll(pome_predictor *predictor, pome_poll *poll, void *arg);
 
 /* Writes output `index` of the next predictions to `t`, so that it need not be copied from the predictor: into the input of
  * another model, or over an input of this one. Borrows `t` until the next call for this output; NULL: the predictor's own

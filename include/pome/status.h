@@ -3,6 +3,7 @@
 #ifndef POME_STATUS_H
 #define POME_STATUS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -38,6 +39,10 @@ typedef struct pome_error {
     uint64_t offset;
     char message[1024]; /* one sentence, NUL-terminated: the thing, what was found, what was wanted */
 } pome_error;
+
+/* Asks whether something that runs should stop. Called by the thread that runs it, before each operator: it should cost
+ * little, and may take locks now and then. */
+typedef bool pome_poll(void *arg);
 
 /* The name of a code, such as "POME_ERR_FORMAT"; never NULL. */
 POME_API const char *pome_status_name(pome_status code);

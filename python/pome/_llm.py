@@ -239,8 +239,8 @@ class Session:
         return self._native.n_reused
 
     def feed(self, ids: Iterable[int]) -> NDArray[np.float32]:
-        """Makes the timeline equal to ``ids``: keeps the longest common prefix, feeds the rest. Ctrl-C waits for its end, unlike
-        in :meth:`generate`; :meth:`cancel` ends it from another thread.
+        """Makes the timeline equal to ``ids``: keeps the longest common prefix, feeds the rest. Ctrl-C ends it (KeyboardInterrupt),
+        and :meth:`cancel` from another thread, after the operator that is being computed; the session then has what was finished.
 
         Returns:
             The logits after the last token, float32 [n_vocab]. Where the model gives probabilities, their logarithms.

@@ -3,11 +3,31 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "pome/compile.h"
 
+bool py_poll_signals(void *unused)
+{
+    enum { EVERY_MS = 50 };
+    static _Thread_local int64_t next_ms;
+    struct timespec t;
+    (void)unused;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    int64_t now_ms = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    if (now_ms < next_ms)
+        return false;
+    next_ms = now_ms + EVERY_MS;
+    PyGILState_STATE held = PyGILState_Ensure();
+    bool has_raised = PyErr_CheckSignals() != 0;
+    PyGILState_Release(held);
+    return has_raised;
+}
+
 PyObject *py_raise(const pome_error *err)
 {
+    if (err->code == POME_ERR_CANCELLED && PyErr_Occurred())
+        return NULL;
     PyObject *errors = PyImport_ImportModule("pome._errors");
     if (!errors)
         return NULL;

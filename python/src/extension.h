@@ -52,6 +52,9 @@ PyObject *py_hub_find(PyObject *module, PyObject *args);
 
 /* Raises the class of pome._errors that stands for the error; always returns NULL. */
 PyObject *py_raise(const pome_error *err);
+/* A pome_poll: whether a signal's handler raised an exception (KeyboardInterrupt), which py_raise then leaves as it is. Only the
+ * main thread handles signals. */
+bool py_poll_signals(void *unused);
 /* As py_raise, for a mistake that the extension itself finds. */
 PyObject *py_raise_text(pome_status code, const char *text);
 

@@ -138,6 +138,7 @@ static PyObject *llm_session(PyObject *object, PyObject *Py_UNUSED(unused))
     }
     made->llm = (py_llm *)Py_NewRef(object);
     made->session = session;
+    pome_llm_session_poll(session, py_poll_signals, NULL);
     made->is_busy = false;
     return (PyObject *)made;
 }

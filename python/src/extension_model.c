@@ -278,6 +278,7 @@ static PyObject *model_predictor(PyObject *object, PyObject *args)
     }
     made->model = (py_model *)Py_NewRef(object);
     made->predictor = predictor;
+    pome_predictor_poll(predictor, py_poll_signals, NULL);
     made->function = &pome_model_describe(self->model)->functions[pome_model_find_function(self->model, function)];
     made->is_busy = false;
     made->binds = false;

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "llm/contract_anemll.h"
+#include "runtime/predictor.h"
 
 /* The models of one kind of pass: one row, or a batch. */
 typedef struct pipeline {
@@ -152,12 +153,13 @@ static const pome_runner_ops ops = {destroy, clear, run, pome_rows_kept, pome_ro
 /* ---- creating ---- */
 
 /* All inputs of these functions but the ids have fixed shapes. */
-static pome_status create_predictor(pome_predictor **out, pome_model *model, const pome_function_info *fn, int64_t n_ids,
-                                    pome_error *err)
+static pome_status create_predictor(const anemll_runner *r, pome_predictor **out, pome_model *model,
+                                    const pome_function_info *fn, int64_t n_ids, pome_error *err)
 {
     int64_t shapes[8][POME_MAX_RANK];
     pome_predictor *predictor = NULL;
     POME_TRY(pome_predictor_create(&predictor, model, fn->name, NULL, err));
+    pome_predictor_stop_by(predictor, r->base.stop);
     *out = predictor;
     for (uint32_t i = 0; i < fn->n_inputs && i < 8; i++)
         for (int32_t k = 0; k < POME_MAX_RANK; k++)
@@ -165,15 +167,15 @@ static pome_status create_predictor(pome_predictor **out, pome_model *model, con
     return fn->n_inputs > 8 ? POME_OK : pome_predictor_reserve(predictor, (const int64_t(*)[POME_MAX_RANK])shapes, err);
 }
 
-static pome_status create_pipeline(pipeline *p, const pome_anemll *a, const pome_anemll_layers *layers, pome_error *err)
+static pome_status create_pipeline(const anemll_runner *r, pipeline *p, const pome_anemll *a, const pome_anemll_layers *layers, pome_error *err)
 {
     p->layers = layers;
     p->chunks = calloc((size_t)a->n_chunks, sizeof *p->chunks);
     if (!p->chunks)
         return pome_fail_nomem(err, (size_t)a->n_chunks * sizeof *p->chunks, "session");
-    POME_TRY(create_predictor(&p->embeddings, a->embeddings, a->embeddings_function, layers[0].n_rows, err));
+    POME_TRY(create_predictor(r, &p->embeddings, a->embeddings, a->embeddings_function, layers[0].n_rows, err));
     for (int i = 0; i < a->n_chunks; i++)
-        POME_TRY(create_predictor(&p->chunks[i], layers[i].model, layers[i].function, 0, err));
+        POME_TRY(create_predictor(r, &p->chunks[i], layers[i].model, layers[i].function, 0, err));
     return POME_OK;
 }
 
@@ -189,20 +191,19 @@ static pome_status init(anemll_runner *r, const pome_anemll *a, pome_error *err)
     if (!r->ids || !r->positions || !r->mask || (a->infer[0].update >= 0 && !r->update))
         return pome_fail_nomem(err, n_mask, "inputs");
     POME_TRY(pome_state_create(&r->state, a->infer[0].model, a->infer[0].function->name, err));
-    POME_TRY(create_pipeline(&r->single, a, a->infer, err));
+    POME_TRY(create_pipeline(r, &r->single, a, a->infer, err));
     if (a->has_prefill)
-        POME_TRY(create_pipeline(&r->batch, a, a->prefill, err));
-    return create_predictor(&r->head, a->head, a->head_function, 0, err);
+        POME_TRY(create_pipeline(r, &r->batch, a, a->prefill, err));
+    return create_predictor(r, &r->head, a->head, a->head_function, 0, err);
 }
 
 pome_status pome_anemll_runner_create(pome_runner **out, const pome_contract *contract, const pome_runner_opts *opts,
                                       pome_error *err)
 {
-    (void)opts;
     anemll_runner *r = calloc(1, sizeof *r);
     if (!r)
         return pome_fail_nomem(err, sizeof *r, "session");
-    r->base = (pome_runner){&ops, contract};
+    r->base = (pome_runner){&ops, contract, opts->stop};
     pome_status status = init(r, contract->own, err);
     if (status != POME_OK) {
         destroy(&r->base);

@@ -7,6 +7,7 @@
 #ifndef POME_LLM_CONTRACT_H
 #define POME_LLM_CONTRACT_H
 
+#include "base/stop.h"
 #include "llm/lengths.h"
 #include "pome/llm.h"
 #include "pome/predictor.h"
@@ -80,6 +81,7 @@ typedef struct pome_runner_opts {
     int64_t context; /* tokens of a timeline at most; no more than the contract's */
     int64_t block;   /* tokens per pass at most, where the contract leaves a choice */
     bool whole_windows; /* sets with windows: compute all columns in every pass */
+    pome_stop *stop; /* borrowed; ends passes within a prediction. NULL: nobody does */
 } pome_runner_opts;
 
 typedef struct pome_runner_ops {
@@ -111,6 +113,7 @@ bool pome_rows_can_undo(const pome_runner *runner, pome_pass pass, int64_t n_kee
 struct pome_runner {
     const pome_runner_ops *ops;
     const pome_contract *contract;
+    pome_stop *stop;
 };
 
 /* ---- kinds ---- */

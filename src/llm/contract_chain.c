@@ -9,6 +9,7 @@
 #include "base/trace.h"
 #include "llm/chunk_list.h"
 #include "llm/contract_function.h"
+#include "runtime/predictor.h"
 
 typedef struct chain {
     pome_chunk_list list;
@@ -185,6 +186,7 @@ static pome_status create_link(chain_runner *r, uint32_t i, int last_row, pome_p
     pome_predictor_opts_default(&opts);
     opts.last_row_output = last_row;
     POME_TRY(pome_predictor_create(out, m->model, pome_chunk_function(m)->name, &opts, err));
+    pome_predictor_stop_by(*out, r->base.stop);
     return pome_predictor_profile(*out, r->profile, err);
 }
 
@@ -300,7 +302,7 @@ static pome_status create(pome_runner **out, const pome_contract *c, const pome_
     chain_runner *r = calloc(1, sizeof *r);
     if (!r)
         return pome_fail_nomem(err, sizeof *r, "chunks");
-    r->base = (pome_runner){&ops, c};
+    r->base = (pome_runner){&ops, c, opts->stop};
     r->set = chain_of(c);
     int64_t n_rows = opts->block > c->lengths.min ? opts->block : c->lengths.min;
     for (int i = 0; i < c->lengths.n_listed; i++)

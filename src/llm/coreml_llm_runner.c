@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "llm/contract_coreml_llm.h"
+#include "runtime/predictor.h"
 
 typedef struct chunk {
     pome_predictor *predictor;
@@ -243,6 +244,7 @@ static pome_status create_chunk(coreml_llm_runner *r, int k, pome_error *err)
     if (fn->n_states > 0)
         POME_TRY(pome_state_create(&x->state, link->model, fn->name, err));
     POME_TRY(pome_predictor_create(&x->predictor, link->model, fn->name, NULL, err));
+    pome_predictor_stop_by(x->predictor, r->base.stop);
     int64_t(*shapes)[POME_MAX_RANK] = calloc(fn->n_inputs + 1, sizeof *shapes);
     if (!shapes)
         return pome_fail_nomem(err, fn->n_inputs * sizeof *shapes, "shapes");
@@ -271,11 +273,10 @@ static pome_status init(coreml_llm_runner *r, pome_error *err)
 pome_status pome_coreml_llm_runner_create(pome_runner **out, const pome_contract *contract, const pome_runner_opts *opts,
                                           pome_error *err)
 {
-    (void)opts;
     coreml_llm_runner *r = calloc(1, sizeof *r);
     if (!r)
         return pome_fail_nomem(err, sizeof *r, "session");
-    *r = (coreml_llm_runner){.base = {&ops, contract}, .is_fresh = true};
+    *r = (coreml_llm_runner){.base = {&ops, contract, opts->stop}, .is_fresh = true};
     pome_status status = init(r, err);
     if (status != POME_OK) {
         destroy(&r->base);

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "llm/contract_function.h"
+#include "runtime/predictor.h"
 
 /* A cache that is passed through: what the last pass gave, and memory for what the next one will give. */
 typedef struct carried {
@@ -106,6 +107,7 @@ static pome_status create_predictor(function_runner *r, bool is_last_row, int64_
     opts.last_row_output = is_last_row ? c->logits[0] : -1;
     pome_predictor *predictor = NULL;
     POME_TRY(pome_predictor_create(&predictor, c->model, c->function->name, &opts, err));
+    pome_predictor_stop_by(predictor, r->base.stop);
     pome_status status = reserve(r, predictor, n_rows, err);
     if (status == POME_OK)
         status = pome_predictor_profile(predictor, r->profile, err);
@@ -467,7 +469,7 @@ pome_status pome_function_runner_create(pome_runner **out, const pome_contract *
     function_runner *r = calloc(1, sizeof *r);
     if (!r)
         return pome_fail_nomem(err, sizeof *r, "session");
-    *r = (function_runner){.base = {&ops, contract}, .opts = *opts, .is_fresh = true};
+    *r = (function_runner){.base = {&ops, contract, opts->stop}, .opts = *opts, .is_fresh = true};
     pome_status status = init(r, err);
     if (status != POME_OK) {
         destroy(&r->base);

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/f16.h"
+#include "base/stop.h"
 #include "llm/engine.h"
 #include "pome/profile.h"
 
@@ -26,7 +27,7 @@ struct pome_llm_session {
     float *logits;              /* [n_vocab] */
     float *row_logits;          /* [n_row_room, n_vocab] */
     int64_t n_row_room;
-    atomic_bool is_cancelled;
+    pome_stop stop;
 };
 
 static pome_status init_session(pome_llm_session *s, pome_error *err)
@@ -36,7 +37,9 @@ static pome_status init_session(pome_llm_session *s, pome_error *err)
     s->logits = malloc((size_t)llm->n_vocab * sizeof *s->logits);
     if (!s->timeline || !s->logits)
         return pome_fail_nomem(err, (size_t)llm->n_vocab * sizeof *s->logits, "session");
-    return llm->contract.kind->create(&s->runner, &llm->contract, &llm->runner, err);
+    pome_runner_opts opts = llm->runner;
+    opts.stop = &s->stop;
+    return llm->contract.kind->create(&s->runner, &llm->contract, &opts, err);
 }
 
 pome_status pome_llm_session_create(pome_llm_session **out, pome_llm *llm, pome_error *err)
@@ -45,7 +48,7 @@ pome_status pome_llm_session_create(pome_llm_session **out, pome_llm *llm, pome_
     if (!s)
         return pome_fail_nomem(err, sizeof *s, "session");
     s->llm = llm;
-    atomic_init(&s->is_cancelled, false);
+    pome_stop_init(&s->stop);
     pome_status status = init_session(s, err);
     if (status != POME_OK) {
         pome_llm_session_destroy(&s);
@@ -91,12 +94,17 @@ const pome_llm *pome_llm_session_engine(const pome_llm_session *session)
 
 bool pome_llm_session_take_cancel(pome_llm_session *session)
 {
-    return atomic_exchange(&session->is_cancelled, false);
+    return pome_stop_take(&session->stop);
 }
 
 void pome_llm_session_cancel(pome_llm_session *session)
 {
-    atomic_store(&session->is_cancelled, true);
+    pome_stop_ask(&session->stop);
+}
+
+void pome_llm_session_poll(pome_llm_session *session, pome_poll *poll, void *arg)
+{
+    pome_stop_set_poll(&session->stop, poll, arg);
 }
 
 void pome_llm_session_clear(pome_llm_session *s)
@@ -179,8 +187,9 @@ static pome_status check_ids(const pome_llm *llm, const int32_t *ids, int64_t n,
     return POME_OK;
 }
 
-/* Feeds timeline[n_tokens..n); the logits of rows from position first_row on go to row_logits. */
-static pome_status advance(pome_llm_session *s, int64_t n, int64_t first_row, pome_error *err)
+/* Feeds timeline[n_tokens..n); the logits of rows from position first_row on go to row_logits. *is_torn: a pass failed, which
+ * may have written some of its rows. */
+static pome_status advance(pome_llm_session *s, int64_t n, int64_t first_row, bool *is_torn, pome_error *err)
 {
     const pome_contract *c = &s->llm->contract;
     s->has_logits = false;
@@ -196,23 +205,25 @@ static pome_status advance(pome_llm_session *s, int64_t n, int64_t first_row, po
         int64_t end = pass.begin + pass.n_real, begin = pass.begin > first_row ? pass.begin : first_row;
         bool is_final = end == n;
         pome_want want = begin < end ? POME_WANT_ALL : is_final ? POME_WANT_LAST : POME_WANT_NOTHING;
+        *is_torn = true;
         POME_TRY(s->runner->ops->run(s->runner, pass, s->timeline, want, &rows, err));
         for (int64_t i = begin; i < end; i++)
             POME_TRY(read_row(s, pass, &rows, i, s->row_logits + (i - first_row) * s->llm->n_vocab, err));
         if (is_final)
             POME_TRY(read_row(s, pass, &rows, end - 1, s->logits, err));
         s->n_tokens = end;
+        *is_torn = false;
     }
     s->has_logits = true;
     return POME_OK;
 }
 
-/* A failed pass may have written rows after n_tokens. They do no harm where rows are addressed by position. */
+/* Rows after n_tokens do no harm where rows are addressed by position. */
 static pome_status advance_or_recover(pome_llm_session *s, int64_t n, int64_t first_row, pome_error *err)
 {
-    pome_status status = advance(s, n, first_row, err);
-    bool is_lost = s->n_tokens == 0 || kept(s, s->n_tokens) < s->n_tokens;
-    if (status != POME_OK && status != POME_ERR_CANCELLED && is_lost)
+    bool is_torn = false;
+    pome_status status = advance(s, n, first_row, &is_torn, err);
+    if (is_torn && (s->n_tokens == 0 || kept(s, s->n_tokens) < s->n_tokens))
         pome_llm_session_clear(s);
     return status;
 }

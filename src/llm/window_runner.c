@@ -15,6 +15,7 @@
 #include "base/trace.h"
 #include "llm/window_set.h"
 #include "pome/profile.h"
+#include "runtime/predictor.h"
 
 typedef struct group_run {
     struct window_runner *r;
@@ -231,6 +232,7 @@ static pome_status group_predictor(window_runner *r, group_run *run, pome_window
         POME_TRY(create_member(slot, run->g->member, err));
     else
         POME_TRY(create_predictor(slot, run->g->member->name, run->g->narrow[size], NULL, err));
+    pome_predictor_stop_by(*slot, r->base.stop);
     return pome_predictor_profile(*slot, r->profile, err);
 }
 
@@ -243,6 +245,7 @@ static pome_status last_predictor(window_runner *r, pome_window_size size, pome_
         POME_TRY(create_member(&r->last[size], last, err));
     else
         POME_TRY(create_predictor(&r->last[size], last->name, r->set->narrow_last[size], NULL, err));
+    pome_predictor_stop_by(r->last[size], r->base.stop);
     return pome_predictor_profile(r->last[size], r->profile, err);
 }
 
@@ -520,7 +523,7 @@ pome_status pome_window_runner_create(pome_runner **out, const pome_contract *co
     window_runner *r = calloc(1, sizeof *r);
     if (!r)
         return pome_fail_nomem(err, sizeof *r, "chunks");
-    r->base = (pome_runner){&ops, contract};
+    r->base = (pome_runner){&ops, contract, opts->stop};
     r->set = contract->own;
     r->is_whole = opts->whole_windows || r->set->not_narrow[0];
     pome_status status = init(r, err);

@@ -261,6 +261,11 @@ static pome_status run_tensor(pome_exec *e, const pome_step *s, pome_exec_step *
     return POME_OK;
 }
 
+pome_status pome_exec_check_stop(const pome_exec *e, pome_error *err)
+{
+    return pome_stop_take(e->stop) ? pome_fail(err, POME_ERR_CANCELLED, "the prediction was stopped") : POME_OK;
+}
+
 pome_status pome_exec_run(pome_exec *e, const pome_tensor *inputs, const pome_tensor *const *states, pome_error *err)
 {
     const pome_plan *p = e->plan;
@@ -278,6 +283,7 @@ pome_status pome_exec_run(pome_exec *e, const pome_tensor *inputs, const pome_te
         pome_profile_end_binding(e->profile, has_to_bind);
     for (uint32_t i = 0; i < p->body->n_steps; i++) {
         const pome_step *s = &p->body->steps[i];
+        POME_TRY(pome_exec_check_stop(e, err));
         if (s->kind == POME_STEP_TENSOR)
             POME_TRY(run_tensor(e, s, &e->body.steps[i], err));
         else if (s->kind == POME_STEP_DYNAMIC)
@@ -297,6 +303,11 @@ void pome_exec_observe(pome_exec *e, pome_observe_fn *fn, void *arg)
 {
     e->observe = fn;
     e->observe_arg = arg;
+}
+
+void pome_exec_stop_by(pome_exec *e, pome_stop *stop)
+{
+    e->stop = stop;
 }
 
 void pome_exec_profile(pome_exec *e, pome_profile_section *section)

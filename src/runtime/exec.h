@@ -6,6 +6,7 @@
 #ifndef POME_RUNTIME_EXEC_H
 #define POME_RUNTIME_EXEC_H
 
+#include "base/stop.h"
 #include "runtime/plan.h"
 #include "runtime/profile.h"
 
@@ -27,6 +28,9 @@ const pome_tensor *pome_exec_output(const pome_exec *exec, uint32_t i);
 /* Called after each step that ran, with the results; for dumps and checks. */
 typedef void pome_observe_fn(void *arg, const pome_op *op, const pome_tensor *out);
 void pome_exec_observe(pome_exec *exec, pome_observe_fn *fn, void *arg);
+
+/* Ends runs with CANCELLED between two steps. Borrowed. */
+void pome_exec_stop_by(pome_exec *exec, pome_stop *stop);
 
 /* Measures binding and steps into a section of this exec's plan; NULL ends it. */
 void pome_exec_profile(pome_exec *exec, pome_profile_section *section);

@@ -123,7 +123,9 @@ pome_status pome_exec_run_dynamic(pome_exec *e, const pome_step *s, pome_exec_st
 
 pome_status pome_exec_run_block(pome_exec *e, pome_exec_block *b, pome_error *err)
 {
-    for (uint32_t i = 0; i < b->plan->n_steps; i++)
+    for (uint32_t i = 0; i < b->plan->n_steps; i++) {
+        POME_TRY(pome_exec_check_stop(e, err));
         POME_TRY(pome_exec_run_dynamic(e, &b->plan->steps[i], &b->steps[i], err));
+    }
     return POME_OK;
 }

@@ -80,9 +80,11 @@ struct pome_exec {
     uint8_t *bound_keys;       /* [n_inputs][POME_KEY_BYTES] contents of key inputs */
     pome_observe_fn *observe;
     void *observe_arg;
+    pome_stop *stop; /* NULL: nobody stops it */
     pome_profile_section *profile; /* NULL: nothing is measured */
 };
 
+pome_status pome_exec_check_stop(const pome_exec *e, pome_error *err);
 pome_status pome_exec_bind(pome_exec *e, pome_error *err);
 /* Binds again what depends on slots that changed, in the places that there are. False: they do not suffice, or so much
  * changed that another layout may be smaller; then everything is to be bound. */

@@ -7,6 +7,7 @@
 #include "ops/strided.h"
 #include "runtime/exec.h"
 #include "runtime/image.h"
+#include "runtime/predictor.h"
 #include "runtime/state.h"
 
 /* Memory that only grows. */
@@ -37,6 +38,7 @@ struct pome_predictor {
     pome_tensor *bound_outputs; /* [n_outputs] the caller's memory; data NULL: none */
     pome_observer *observer;
     void *observer_arg;
+    pome_stop stop;
     pome_profile_section *profile; /* NULL: nothing is measured */
 };
 
@@ -88,6 +90,7 @@ static pome_status create(pome_predictor *p, const char *function, const pome_pr
     POME_TRY(check_features(p->f, p->mf, err));
     POME_TRY(pome_model_get_plan(&p->plan, p->model, p->function, opts->last_row_output, err));
     POME_TRY(pome_exec_create(&p->exec, p->plan, p->model->pool, err));
+    pome_exec_stop_by(p->exec, &p->stop);
     p->inputs = calloc(p->f->n_inputs + 1u, sizeof *p->inputs);
     p->bound = calloc(p->f->n_inputs + 1u, sizeof *p->bound);
     p->states = calloc(p->f->n_states + 1u, sizeof *p->states);
@@ -110,6 +113,7 @@ pome_status pome_predictor_create(pome_predictor **out, pome_model *model, const
     if (!p)
         return pome_fail_nomem(err, sizeof *p, "predictor");
     p->model = model;
+    pome_stop_init(&p->stop);
     pome_status s = create(p, function, &o, err);
     if (s != POME_OK) {
         pome_predictor_destroy(&p);
@@ -466,6 +470,21 @@ pome_status pome_predictor_run(pome_predictor *p, pome_state *state, pome_error 
     if (p->profile)
         pome_profile_end_outputs(p->profile);
     return POME_OK;
+}
+
+void pome_predictor_cancel(pome_predictor *p)
+{
+    pome_stop_ask(&p->stop);
+}
+
+void pome_predictor_poll(pome_predictor *p, pome_poll *poll, void *arg)
+{
+    pome_stop_set_poll(&p->stop, poll, arg);
+}
+
+void pome_predictor_stop_by(pome_predictor *p, pome_stop *stop)
+{
+    pome_exec_stop_by(p->exec, stop);
 }
 
 static void pass_on(void *arg, const pome_op *op, const pome_tensor *out)

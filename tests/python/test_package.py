@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -179,6 +180,21 @@ def test_batch_and_threads():
     for thread in threads:
         thread.join()
     assert len(got) == len(batch) and all(np.array_equal(got[i], w) for i, w in enumerate(want))
+
+
+def test_an_interrupt_ends_a_prediction():
+    model = package.Model(GOLDEN / "loader" / "control_flow.mlpackage")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            model.predict({"x": x, "n": np.array([2**31 - 1])})  # so many rounds of a loop: minutes
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+    np.testing.assert_array_equal(model.predict({"x": x, "n": np.array([3])})["out"], 3 * x)
 
 
 def test_a_prediction_lets_other_threads_run(model):

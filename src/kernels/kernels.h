@@ -69,9 +69,9 @@ static inline bool pome_codes_are_palette(pome_codes codes)
  *
  * Rows of activations become codes and scales in a form that is the level's own, chosen to fit weights of one kind of
  * codes. In each block of 32, scale = max |x| / 127 and code = x / scale, nearest even; a block with an infinity or NaN
- * gets the scale NaN, one whose largest element is below 1e-30 gets zeros. Two more ways are a level's choice: AVX2
- * multiplies 8-bit codes and tables in 16 bits and takes 2032 for 127 there; and for I4 and U4 it leaves an element that
- * is far larger than the others of its row without a code and adds its product in fp32 after the blocks.
+ * gets the scale NaN, one whose largest element is below 1e-30 gets zeros. An element that is far larger than the others of its
+ * row is left without a code and its product is added in fp32 after the blocks (kernels/single.h). AVX2 instead multiplies 8-bit
+ * codes and tables in 16 bits and takes 2032 for 127 there.
  *
  * Before dense weights activations are the sums of two bf16 numbers instead, in the level's own order of sums, the same for a
  * row alone and among others. */

@@ -9,7 +9,7 @@
  *
  * A row of activations: 32 codes per block (before nibbles: the 16 even elements, then the 16 odd ones, as they lie
  * in the low and high halves of the weights' bytes; else in order), then the blocks' scales, then their sums of codes
- * as float.
+ * as float, then the element that has no code.
  *
  * Eight rows of weights go together, one to a lane of two vectors, so that the blocks' sums are added in the order that
  * kernels.h prescribes. One row of activations: blocks are multiplied as they lie and sums folded to lanes. More:
@@ -26,6 +26,7 @@
 
 #include "base/f16.h"
 #include "kernels/kernels.h"
+#include "kernels/single.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -47,7 +48,7 @@ ALWAYS_INLINE bool has_nibbles(pome_codes codes)
 
 static inline size_t q8_row_bytes(size_t k)
 {
-    return (k + k / Q8_BLOCK * 2 * sizeof(float) + 63) / 64 * 64;
+    return (k + k / Q8_BLOCK * 2 * sizeof(float) + sizeof(pome_single) + 63) / 64 * 64;
 }
 static inline size_t q8_size(size_t m, size_t k)
 {
@@ -57,30 +58,35 @@ static inline size_t q8_size(size_t m, size_t k)
 typedef struct q8_view {
     const int8_t *codes;
     const float *scale, *sum;
+    const pome_single *single;
 } q8_view;
 
 static inline q8_view q8_row(const void *q8, size_t k, size_t i)
 {
     const char *row = (const char *)q8 + i * q8_row_bytes(k);
     const float *scale = (const float *)(const void *)(row + k);
-    return (q8_view){(const int8_t *)row, scale, scale + k / Q8_BLOCK};
+    const float *sum = scale + k / Q8_BLOCK;
+    return (q8_view){(const int8_t *)row, scale, sum, (const pome_single *)(const void *)(sum + k / Q8_BLOCK)};
+}
+
+/* The largest magnitude of 32; NaN gives NaN. */
+ALWAYS_INLINE float block_max(const float *x)
+{
+    uint32x4_t largest = vdupq_n_u32(0); /* ordered as floats are; NaN is above infinity */
+    for (size_t i = 0; i < Q8_BLOCK; i += 4)
+        largest = vmaxq_u32(largest, vandq_u32(vreinterpretq_u32_f32(vld1q_f32(x + i)), vdupq_n_u32(0x7fffffff)));
+    return pome_f32_from_bits(vmaxvq_u32(largest));
 }
 
 ALWAYS_INLINE void quantize_block(int8_t *codes, const float *x, float *scale, float *sum, bool split)
 {
-    float32x4_t v[8];
-    uint32x4_t largest = vdupq_n_u32(0); /* magnitudes, ordered as floats are; NaN is above infinity */
-    for (size_t i = 0; i < 8; i++) {
-        v[i] = vld1q_f32(x + 4 * i);
-        largest = vmaxq_u32(largest, vandq_u32(vreinterpretq_u32_f32(v[i]), vdupq_n_u32(0x7fffffff)));
-    }
-    float max = pome_f32_from_bits(vmaxvq_u32(largest));
+    float max = block_max(x);
     bool finite = max < INFINITY, any = finite && max >= 1e-30f;
     float factor = any ? 127.0f / max : 0.0f;
     int16x8_t half[4];
     for (size_t i = 0; i < 4; i++) {
-        int32x4_t a = any ? vcvtnq_s32_f32(vmulq_n_f32(v[2 * i], factor)) : vdupq_n_s32(0);
-        int32x4_t b = any ? vcvtnq_s32_f32(vmulq_n_f32(v[2 * i + 1], factor)) : vdupq_n_s32(0);
+        int32x4_t a = any ? vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + 8 * i), factor)) : vdupq_n_s32(0);
+        int32x4_t b = any ? vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + 8 * i + 4), factor)) : vdupq_n_s32(0);
         half[i] = vcombine_s16(vmovn_s32(a), vmovn_s32(b));
     }
     int8x16_t first = vcombine_s8(vmovn_s16(half[0]), vmovn_s16(half[1]));
@@ -96,9 +102,11 @@ ALWAYS_INLINE void q8_set(void *q8, size_t k, size_t first, size_t n, const floa
     for (size_t i = 0; i < n; i++) {
         q8_view row = q8_row(q8, k, first + i);
         int8_t *codes = (int8_t *)(uintptr_t)row.codes;
-        float *scale = (float *)(uintptr_t)row.scale, *sum = (float *)(uintptr_t)row.sum;
+        float *scale = (float *)(uintptr_t)row.scale, *sum = (float *)(uintptr_t)row.sum, copy[Q8_BLOCK];
+        pome_single single = pome_single_find(x + i * ldx, k, block_max);
+        *(pome_single *)(uintptr_t)row.single = single;
         for (size_t b = 0; b < k / Q8_BLOCK; b++)
-            quantize_block(codes + b * Q8_BLOCK, x + i * ldx + b * Q8_BLOCK, scale + b, sum + b, split);
+            quantize_block(codes + b * Q8_BLOCK, pome_single_without(&single, x + i * ldx, b, copy), scale + b, sum + b, split);
     }
 }
 
@@ -331,6 +339,14 @@ static inline void store_rows(float *y, const float32x4_t v[2], size_t n /* left
     memcpy(y, all, (n < ROWS ? n : ROWS) * sizeof *y);
 }
 
+/* Elements without codes of m rows with eight rows of weights from j on, or as many as are left of n. */
+ALWAYS_INLINE void add_singles(float *y, size_t ldy, const void *q8, size_t m, const product *p, size_t j, size_t n,
+                               pome_codes codes)
+{
+    pome_single_add(y + j, ldy, m, p->w, codes, j, n - j < ROWS ? n - j : ROWS, q8_row(q8, p->w->k, 0).single,
+                    q8_row_bytes(p->w->k));
+}
+
 ALWAYS_INLINE void one(float *y, const void *q8, const product *p, size_t n, pome_codes codes)
 {
     q8_view x = q8_row(q8, p->w->k, 0);
@@ -342,6 +358,7 @@ ALWAYS_INLINE void one(float *y, const void *q8, const product *p, size_t n, pom
         else
             eight_rows(acc, p, &g, &x, codes, false);
         store_rows(y + j, acc, n - j);
+        add_singles(y, 0, q8, 1, p, j, n, codes);
     }
 }
 
@@ -439,6 +456,7 @@ ALWAYS_INLINE void many(float *y, size_t ldy, const void *q8, size_t m, const pr
             if (i < m)
                 multiply(y + i * ldy + j, ldy, q8, k, i, t, first, len, n - j, 1, codes);
         }
+        add_singles(y, ldy, q8, m, p, j, n, codes);
     }
 }
 

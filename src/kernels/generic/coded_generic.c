@@ -1,10 +1,11 @@
 /* Products with int8 activations in portable C. A row of activations is its codes in order, then the blocks' scales,
- * then the blocks' sums of codes. */
+ * then the blocks' sums of codes, then the element that has no code. */
 #include <math.h>
 #include <string.h>
 
 #include "base/f16.h"
 #include "kernels/kernels.h"
+#include "kernels/single.h"
 
 enum { BLOCK = POME_Q8_BLOCK };
 
@@ -12,17 +13,20 @@ typedef struct q8_row {
     int8_t *code;
     float *scale; /* [k / 32] */
     int32_t *sum;
+    pome_single *single;
 } q8_row;
 
 static size_t row_bytes(size_t k)
 {
-    return k + k / BLOCK * (sizeof(float) + sizeof(int32_t));
+    return k + k / BLOCK * (sizeof(float) + sizeof(int32_t)) + sizeof(pome_single);
 }
 
 static q8_row row_at(const void *q8, size_t k, size_t i)
 {
     char *row = (char *)(uintptr_t)q8 + i * row_bytes(k);
-    return (q8_row){(int8_t *)row, (float *)(void *)(row + k), (int32_t *)(void *)(row + k + k / BLOCK * sizeof(float))};
+    float *scale = (float *)(void *)(row + k);
+    int32_t *sum = (int32_t *)(void *)(scale + k / BLOCK);
+    return (q8_row){(int8_t *)row, scale, sum, (pome_single *)(void *)(sum + k / BLOCK)};
 }
 
 static size_t q8_size_generic(size_t m, size_t k)
@@ -49,13 +53,25 @@ static void set_block(const q8_row *row, size_t b, const float *x)
     row->sum[b] = sum;
 }
 
+static float block_max(const float *x)
+{
+    uint32_t max = 0; /* ordered as floats are */
+    for (size_t p = 0; p < BLOCK; p++) {
+        uint32_t v = pome_f32_bits(x[p]) & 0x7fffffffu;
+        max = v > max ? v : max;
+    }
+    return pome_f32_from_bits(max);
+}
+
 static void q8_set_generic(void *q8, size_t m, size_t k, size_t first, size_t n, const float *x, size_t ldx)
 {
     (void)m;
     for (size_t i = 0; i < n; i++) {
         q8_row row = row_at(q8, k, first + i);
+        float copy[BLOCK];
+        *row.single = pome_single_find(x + i * ldx, k, block_max);
         for (size_t b = 0; b < k / BLOCK; b++)
-            set_block(&row, b, x + i * ldx + b * BLOCK);
+            set_block(&row, b, pome_single_without(row.single, x + i * ldx, b, copy));
     }
 }
 
@@ -140,6 +156,7 @@ static void times(pome_codes codes, float *y, size_t ldy, const void *q8, size_t
                 y[i * ldy + j] += total * (scale * x.scale[b]);
             }
         }
+        pome_single_add(y + j, ldy, m, w, codes, j, 1, row_at(q8, w->k, 0).single, row_bytes(w->k));
     }
 }
 

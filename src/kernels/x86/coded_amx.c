@@ -114,6 +114,7 @@ ALWAYS_INLINE void amx_times(float *y, size_t ldy, const void *q8, size_t m, con
                 amx_rows(y + i * ldy + j, ldy, q8, w->k, i, s, first, len, n - j, 1);
             multiply_rows(y + j, ldy, q8, w->k, i, m, &s->t, first, len, n - j, codes);
         }
+        add_singles(y, ldy, q8, m, &p, j, n - j, codes);
     }
     _tile_release();
 }

@@ -1,7 +1,7 @@
 /* What the AVX2 products with int8 activations share.
  *
  * A row of activations is padded with zeros to a whole number of pairs of blocks (64 elements). Its codes come first,
- * then the blocks' scales, then their sums of codes, both as float, then a q8_single. The codes are int8 for weights in nibbles; for others
+ * then the blocks' scales, then their sums of codes, both as float, then a pome_single. The codes are int8 for weights in nibbles; for others
  * they lie in 16 bits and use 12 of them.
  *
  * Eight rows of weights go together, one to a lane, so that the blocks' sums become float and are added up in the
@@ -15,11 +15,12 @@
 #define POME_KERNELS_X86_CODED_AVX2_H
 
 #include "base/f16.h"
+#include "kernels/single.h"
 #include "kernels/x86/avx2.h"
 
 enum { Q8_BLOCK = POME_Q8_BLOCK, Q8_PAIR = 2 * POME_Q8_BLOCK, LANES = 8, CODED_TILE = 16 /* rows of weights that are unpacked at once */,
        FEW = 8 /* rows of activations that take weights as one row does */, AT_ONCE = 4 /* of these while weights are in registers */,
-       SINGLE_SHARE = 8, SHORT_ROW = 600, AHEAD = 256, AHEAD_NEXT = 1024 /* bytes */ };
+       SHORT_ROW = 600, AHEAD = 256, AHEAD_NEXT = 1024 /* bytes */ };
 
 /* Ends a step of an unrolled loop. Without it compilers multiply first and add later, through memory, since the products
  * of several steps outnumber the registers. */
@@ -28,12 +29,6 @@ static inline void keep_order(__m256i *a, __m256i *b)
     __asm__ volatile("" : "+x"(*a), "+x"(*b));
 }
 
-/* The element of a row of activations that has no code and is multiplied as it is; value 0: none. */
-typedef struct q8_single {
-    float value;
-    uint32_t at;
-} q8_single;
-
 static inline size_t q8_padded(size_t k)
 {
     return (k + Q8_PAIR - 1) / Q8_PAIR * Q8_PAIR;
@@ -41,13 +36,13 @@ static inline size_t q8_padded(size_t k)
 static inline size_t q8_row_bytes(size_t k, size_t code_bytes)
 {
     size_t padded = q8_padded(k);
-    return (padded * code_bytes + padded / Q8_BLOCK * 2 * sizeof(float) + sizeof(q8_single) + 63) / 64 * 64;
+    return (padded * code_bytes + padded / Q8_BLOCK * 2 * sizeof(float) + sizeof(pome_single) + 63) / 64 * 64;
 }
 
 typedef struct q8_view { /* a row of activations */
     const void *codes;
     const float *scale, *sum;
-    const q8_single *single;
+    const pome_single *single;
 } q8_view;
 
 static inline q8_view q8_row(const void *q8, size_t k, size_t code_bytes, size_t i)
@@ -55,7 +50,7 @@ static inline q8_view q8_row(const void *q8, size_t k, size_t code_bytes, size_t
     const char *row = (const char *)q8 + i * q8_row_bytes(k, code_bytes);
     const float *scale = (const float *)(const void *)(row + q8_padded(k) * code_bytes);
     const float *sum = scale + q8_padded(k) / Q8_BLOCK;
-    return (q8_view){row, scale, sum, (const q8_single *)(const void *)(sum + q8_padded(k) / Q8_BLOCK)};
+    return (q8_view){row, scale, sum, (const pome_single *)(const void *)(sum + q8_padded(k) / Q8_BLOCK)};
 }
 
 /* Eight rows, `apart` rows from each other, from j on; past the last of n the last one again. */
@@ -215,27 +210,9 @@ static inline void quantize_block(__m256i code[4], const float *x, float limit, 
     *sum = (float)_mm_cvtsi128_si32(s);
 }
 
-/* The largest element if the error of the row's codes, whose square goes with the sum of the blocks' largest squares,
- * becomes clearly smaller without it: where few channels are far larger than the others they coarsen all of their block. */
-static inline q8_single find_single(const float *x, size_t k)
+static inline float block_max(const float *x)
 {
-    float top = 0, all = 0, second = 0;
-    size_t block = 0, at = 0;
-    for (size_t b = 0; b < k; b += Q8_BLOCK) {
-        float max = max_magnitude(_mm256_loadu_ps(x + b), _mm256_loadu_ps(x + b + 8), _mm256_loadu_ps(x + b + 16),
-                                  _mm256_loadu_ps(x + b + 24));
-        all += max * max;
-        if (max > top) {
-            top = max;
-            block = b;
-        }
-    }
-    for (size_t p = block + Q8_BLOCK; p-- > block;)
-        at = fabsf(x[p]) == top ? p : at;
-    for (size_t p = block; p < block + Q8_BLOCK; p++)
-        second = p != at && fabsf(x[p]) > second ? fabsf(x[p]) : second;
-    bool take = top >= 1e-15f && all < INFINITY && (top * top - second * second) * SINGLE_SHARE >= all;
-    return take ? (q8_single){x[at], (uint32_t)at} : (q8_single){0};
+    return max_magnitude(_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8), _mm256_loadu_ps(x + 16), _mm256_loadu_ps(x + 24));
 }
 
 /* A product, as seen by what multiplies eight rows of weights. */

@@ -8,7 +8,7 @@
  *
  * A row of activations is padded with zeros to four blocks: 32 codes per block (before nibbles: the 16 even elements,
  * then the 16 odd ones, as they lie in the low and high halves of the weights' bytes; else in order), then the blocks'
- * scales, then their sums of codes as float.
+ * scales, then their sums of codes as float, then the element that has no code.
  *
  * Sixteen rows of weights go together, one to a lane, so that the blocks' sums are added in the order that kernels.h
  * prescribes. One row of activations: 64 bytes of each row of weights are multiplied as they lie and sums folded to lanes.
@@ -25,6 +25,7 @@
 
 #include "base/f16.h"
 #include "kernels/kernels.h"
+#include "kernels/single.h"
 
 #ifdef POME_EMULATE_AVX512 /* tests on machines without it */
 #include POME_EMULATE_AVX512
@@ -57,7 +58,7 @@ static inline size_t q8_blocks(size_t k) /* padded */
 }
 static inline size_t q8_row_bytes(size_t k)
 {
-    return (q8_blocks(k) * (Q8_BLOCK + 2 * sizeof(float)) + 63) / 64 * 64;
+    return (q8_blocks(k) * (Q8_BLOCK + 2 * sizeof(float)) + sizeof(pome_single) + 63) / 64 * 64;
 }
 static inline size_t q8_size(size_t m, size_t k)
 {
@@ -67,23 +68,31 @@ static inline size_t q8_size(size_t m, size_t k)
 typedef struct q8_view {
     const int8_t *codes;
     const float *scale, *sum;
+    const pome_single *single;
 } q8_view;
 
 static inline q8_view q8_row(const void *q8, size_t k, size_t i)
 {
     const char *row = (const char *)q8 + i * q8_row_bytes(k);
     const float *scale = (const float *)(const void *)(row + q8_blocks(k) * Q8_BLOCK);
-    return (q8_view){(const int8_t *)row, scale, scale + q8_blocks(k)};
+    const float *sum = scale + q8_blocks(k);
+    return (q8_view){(const int8_t *)row, scale, sum, (const pome_single *)(const void *)(sum + q8_blocks(k))};
+}
+
+/* The largest magnitude of 32; NaN gives NaN. */
+static inline float block_max(const float *x)
+{
+    __m512i clear = _mm512_set1_epi32(0x7fffffff);
+    __m512i largest = _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(_mm512_loadu_ps(x)), clear),
+                                       _mm512_and_si512(_mm512_castps_si512(_mm512_loadu_ps(x + 16)), clear));
+    return pome_f32_from_bits((uint32_t)_mm512_reduce_max_epi32(largest)); /* ordered as floats are */
 }
 
 /* 32 codes in order; sets the block's scale and sum. */
 static inline void quantize_block(int32_t code[Q8_BLOCK], const float *x, float *scale, float *sum)
 {
-    __m512i clear = _mm512_set1_epi32(0x7fffffff);
     __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + 16);
-    __m512i largest = _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(a), clear),
-                                       _mm512_and_si512(_mm512_castps_si512(b), clear)); /* ordered as floats are */
-    float max = pome_f32_from_bits((uint32_t)_mm512_reduce_max_epi32(largest));
+    float max = block_max(x);
     bool finite = max < INFINITY, any = finite && max >= 1e-30f;
     __m512 factor = _mm512_set1_ps(any ? 127.0f / max : 0.0f);
     __m512i ca = _mm512_setzero_si512(), cb = ca;
@@ -102,11 +111,13 @@ ALWAYS_INLINE void q8_set(void *q8, size_t k, size_t first, size_t n, const floa
     for (size_t i = 0; i < n; i++) {
         q8_view row = q8_row(q8, k, first + i);
         int8_t *codes = (int8_t *)(uintptr_t)row.codes;
-        float *scale = (float *)(uintptr_t)row.scale, *sum = (float *)(uintptr_t)row.sum;
+        float *scale = (float *)(uintptr_t)row.scale, *sum = (float *)(uintptr_t)row.sum, copy[Q8_BLOCK];
+        pome_single single = pome_single_find(x + i * ldx, k, block_max);
+        *(pome_single *)(uintptr_t)row.single = single;
         size_t b = 0;
         for (; b < k / Q8_BLOCK; b++, codes += Q8_BLOCK) {
             int32_t code[Q8_BLOCK];
-            quantize_block(code, x + i * ldx + b * Q8_BLOCK, scale + b, sum + b);
+            quantize_block(code, pome_single_without(&single, x + i * ldx, b, copy), scale + b, sum + b);
             for (size_t p = 0; p < Q8_BLOCK; p++)
                 codes[split ? p / 2 + p % 2 * 16 : p] = (int8_t)code[p];
         }
@@ -515,6 +526,14 @@ ALWAYS_INLINE void multiply_rows(float *y, size_t ldy, const void *q8, size_t k,
         multiply_tile(y + i * ldy, ldy, q8, k, i, t, first, n_blocks, n, 1, codes);
 }
 
+/* Elements without codes of m rows with `n` rows of weights from j on, of which a tile's are wanted. */
+ALWAYS_INLINE void add_singles(float *y, size_t ldy, const void *q8, size_t m, const product *p, size_t j, size_t n,
+                               pome_codes codes)
+{
+    pome_single_add(y + j, ldy, m, p->w, codes, j, n < TILE_ROWS ? n : TILE_ROWS, q8_row(q8, p->w->k, 0).single,
+                    q8_row_bytes(p->w->k));
+}
+
 ALWAYS_INLINE void many(float *y, size_t ldy, const void *q8, size_t m, const product *p, size_t n, tile *t,
                         pome_codes codes)
 {
@@ -525,6 +544,7 @@ ALWAYS_INLINE void many(float *y, size_t ldy, const void *q8, size_t m, const pr
             unpack_tile(t, p, g, first, len, codes);
             multiply_rows(y + j, ldy, q8, p->w->k, 0, m, t, first, len, n - j, codes);
         }
+        add_singles(y, ldy, q8, m, p, j, n - j, codes);
     }
 }
 
@@ -542,6 +562,7 @@ ALWAYS_INLINE void one(float *y, const void *q8, const product *p, size_t n, pom
         bool has_offset = (codes == POME_CODES_U4 || codes == POME_CODES_U8) && p->w->offset_f16;
         __m512 sum = has_offset ? sixteen_rows(p, &g, &x, codes, true) : sixteen_rows(p, &g, &x, codes, false);
         _mm512_mask_storeu_ps(y + j, first_lanes(n - j), sum);
+        add_singles(y, 0, q8, 1, p, j, n - j < ROWS ? n - j : ROWS, codes);
     }
 }
 

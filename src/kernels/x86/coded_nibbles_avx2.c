@@ -50,18 +50,12 @@ static void q8_set(void *q8, size_t m, size_t k, size_t first, size_t n, const f
     for (size_t i = 0; i < n; i++) {
         q8_view row = q8_row(q8, k, 1, first + i);
         int8_t *codes = (int8_t *)(uintptr_t)row.codes;
-        float *scale = (float *)(uintptr_t)row.scale, *sum = (float *)(uintptr_t)row.sum, rest[Q8_BLOCK];
-        q8_single single = find_single(x + i * ldx, k);
-        *(q8_single *)(uintptr_t)row.single = single;
+        float *scale = (float *)(uintptr_t)row.scale, *sum = (float *)(uintptr_t)row.sum, copy[Q8_BLOCK];
+        pome_single single = pome_single_find(x + i * ldx, k, block_max);
+        *(pome_single *)(uintptr_t)row.single = single;
         for (size_t b = 0; b < k / Q8_BLOCK; b++) {
-            const float *from = x + i * ldx + b * Q8_BLOCK;
             __m256i c[4];
-            if (single.value != 0 && b == single.at / Q8_BLOCK) {
-                memcpy(rest, from, sizeof rest);
-                rest[single.at % Q8_BLOCK] = 0;
-                from = rest;
-            }
-            quantize_block(c, from, POME_Q8_LIMIT, scale + b, sum + b);
+            quantize_block(c, pome_single_without(&single, x + i * ldx, b, copy), POME_Q8_LIMIT, scale + b, sum + b);
             __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
             bytes = _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(bytes, order), even_first);
             bytes = _mm256_permute4x64_epi64(bytes, 0xd8); /* [even][odd] */
@@ -99,7 +93,7 @@ static __m256 weights_column(const coded_job *job, const row_group *g, size_t at
 }
 
 /* Comes after the blocks. */
-static inline __m256 add_single(__m256 acc, const coded_job *job, const row_group *g, const q8_single *x, bool is_signed,
+static inline __m256 add_single(__m256 acc, const coded_job *job, const row_group *g, const pome_single *x, bool is_signed,
                                 bool has_offset)
 {
     if (x->value == 0)
@@ -319,7 +313,7 @@ static inline __attribute__((always_inline)) void eight_rows_few(__m256 *result,
     }
     for (size_t i = 0; i < m; i++) {
         const char *single = (const char *)x.single + i * at.x_bytes;
-        result[i] = add_single(acc[i], job, g, (const q8_single *)(const void *)single, is_signed, has_offset);
+        result[i] = add_single(acc[i], job, g, (const pome_single *)(const void *)single, is_signed, has_offset);
     }
 }
 
@@ -401,7 +395,7 @@ static void add_singles(float *y, size_t ldy, const void *q8, size_t m, const co
     size_t at = SIZE_MAX;
     __m256 column[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
     for (size_t i = 0; i < m; i++, y += ldy) {
-        const q8_single *x = q8_row(q8, job->w->k, 1, i).single;
+        const pome_single *x = q8_row(q8, job->w->k, 1, i).single;
         if (x->value == 0)
             continue;
         for (size_t h = 0; h < 2 && x->at != at; h++)

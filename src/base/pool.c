@@ -1,6 +1,7 @@
 /* A loop is published by one atomic word, the ticket: number of the loop and next chunk to be taken. Threads take
  * chunks by raising it, and the caller waits for chunks to be done, not for threads: one that wakes late or has lost
- * its core holds up nobody unless it is in the middle of a chunk.
+ * its core holds up nobody unless it is in the middle of a chunk. A loop in shares has a ticket for each thread's; the
+ * caller's, which is opened last, is the one that announces it.
  *
  * A short spin before sleeping keeps the hand-over of successive loops cheap without burning a core while idle. It is
  * bounded by time, and short: where other processes want the cores, a thread that sleeps between loops has credit with
@@ -27,6 +28,7 @@ typedef struct worker {
     pthread_t thread;
     int index;
     pome_placement placement;
+    _Alignas(64) atomic_uint_least64_t ticket; /* of its share, as the pool's */
 } worker;
 
 struct pome_pool {
@@ -41,7 +43,7 @@ struct pome_pool {
     /* The current loop. Written while the ticket is closed. */
     _Atomic(pome_pool_fn *) fn;
     _Atomic(void *) arg;
-    atomic_size_t n, grain;
+    atomic_size_t n, grain, n_shares;
     int n_workers, avoided_cpu; /* avoided by the workers: the caller's, when it last woke one; -1: none */
     worker workers[];
 };
@@ -69,20 +71,34 @@ static uint64_t loop_of(uint64_t ticket)
     return ticket >> 32;
 }
 
-/* Runs chunks of the loop that the ticket names as long as there are any. */
-static void take_chunks(pome_pool *p, int thread)
+static atomic_uint_least64_t *ticket_of(pome_pool *p, size_t share)
 {
-    uint64_t ticket = atomic_load_explicit(&p->ticket, memory_order_acquire);
+    return share ? &p->workers[share - 1].ticket : &p->ticket;
+}
+
+/* The first chunk of a share. */
+static size_t share_begin(size_t n_chunks, size_t share, size_t n_shares)
+{
+    return n_chunks / n_shares * share + n_chunks % n_shares * share / n_shares;
+}
+
+/* Runs chunks of a share of the loop that its ticket names as long as there are any. */
+static void take_share(pome_pool *p, size_t share, int thread)
+{
+    atomic_uint_least64_t *shares_ticket = ticket_of(p, share);
+    uint64_t ticket = atomic_load_explicit(shares_ticket, memory_order_acquire);
     for (;;) {
         /* What is read here belongs to the ticket if the ticket can be raised: it changes before they do. */
         pome_pool_fn *fn = atomic_load_explicit(&p->fn, memory_order_acquire);
         void *arg = atomic_load_explicit(&p->arg, memory_order_acquire);
         size_t n = atomic_load_explicit(&p->n, memory_order_acquire);
         size_t grain = atomic_load_explicit(&p->grain, memory_order_acquire);
+        size_t n_shares = atomic_load_explicit(&p->n_shares, memory_order_acquire);
         uint64_t chunk = ticket & CLOSED;
-        if (chunk == CLOSED || grain == 0 || chunk > (n - 1) / grain)
+        if (chunk == CLOSED || grain == 0 || n == 0 || share >= n_shares ||
+            chunk >= share_begin((n - 1) / grain + 1, share + 1, n_shares))
             return;
-        if (!atomic_compare_exchange_weak_explicit(&p->ticket, &ticket, ticket + 1, memory_order_acq_rel,
+        if (!atomic_compare_exchange_weak_explicit(shares_ticket, &ticket, ticket + 1, memory_order_acq_rel,
                                                    memory_order_acquire))
             continue;
         size_t begin = (size_t)chunk * grain;
@@ -92,8 +108,16 @@ static void take_chunks(pome_pool *p, int thread)
             pthread_cond_signal(&p->done);
             pthread_mutex_unlock(&p->lock);
         }
-        ticket = atomic_load_explicit(&p->ticket, memory_order_acquire);
+        ticket = atomic_load_explicit(shares_ticket, memory_order_acquire);
     }
+}
+
+/* The thread's own share first. */
+static void take_chunks(pome_pool *p, int thread)
+{
+    size_t n_shares = atomic_load_explicit(&p->n_shares, memory_order_acquire);
+    for (size_t i = 0; i < n_shares; i++)
+        take_share(p, ((size_t)thread + i) % n_shares, thread);
 }
 
 /* Until another loop than `seen` is open. */
@@ -141,16 +165,20 @@ static void make_room(pome_pool *p)
 }
 
 /* Opens the next loop; wakes as many sleepers as can help. */
-static void publish(pome_pool *p, pome_pool_fn *fn, void *arg, size_t n, size_t grain, size_t n_helpers)
+static void publish(pome_pool *p, pome_pool_fn *fn, void *arg, size_t n, size_t grain, size_t n_shares, size_t n_helpers)
 {
     uint64_t next = (loop_of(atomic_load(&p->ticket)) + 1) << 32;
-    atomic_store(&p->ticket, next - ((uint64_t)1 << 32) + CLOSED);
+    size_t n_chunks = n ? (n - 1) / grain + 1 : 0, n_before = atomic_load(&p->n_shares);
+    for (size_t share = 0; share < n_before; share++)
+        atomic_store(ticket_of(p, share), next - ((uint64_t)1 << 32) + CLOSED);
     atomic_store(&p->n_done, 0);
     atomic_store(&p->fn, fn);
     atomic_store(&p->arg, arg);
     atomic_store(&p->n, n);
     atomic_store(&p->grain, grain);
-    atomic_store(&p->ticket, next);
+    atomic_store(&p->n_shares, n_shares);
+    for (size_t share = n_shares; share-- > 0;)
+        atomic_store(ticket_of(p, share), next + share_begin(n_chunks, share, n_shares));
     if (atomic_load(&p->n_sleeping) == 0)
         return;
     if (n > 0) /* else they may be gone already, and the C library takes a thread that is gone for the caller */
@@ -164,7 +192,7 @@ static void publish(pome_pool *p, pome_pool_fn *fn, void *arg, size_t n, size_t 
 static void stop_workers(pome_pool *p)
 {
     atomic_store(&p->quit, true);
-    publish(p, NULL, NULL, 0, 0, (size_t)p->n_workers);
+    publish(p, NULL, NULL, 0, 1, 1, (size_t)p->n_workers);
     for (int i = 0; i < p->n_workers; i++)
         pthread_join(p->workers[i].thread, NULL);
 }
@@ -181,12 +209,15 @@ pome_status pome_pool_create(pome_pool **out, int n_threads, pome_error *err)
         return pome_fail_nomem(err, size, "thread pool");
     memset(p, 0, size);
     p->avoided_cpu = -1;
+    atomic_store(&p->n_shares, 1);
     pthread_mutex_init(&p->run_lock, NULL);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
     pthread_cond_init(&p->done, NULL);
     for (int i = 0; i < n - 1; i++) {
-        p->workers[i] = (worker){.pool = p, .index = i + 1};
+        p->workers[i].pool = p;
+        p->workers[i].index = i + 1;
+        atomic_store(&p->workers[i].ticket, CLOSED);
         if (pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]) != 0) {
             pome_pool_destroy(&p);
             return pome_fail(err, POME_ERR_NOMEM, "cannot start thread %d of %d: no memory for it, or too many", i + 2, n);
@@ -242,7 +273,7 @@ static void wait_done(pome_pool *p, size_t n_chunks)
     pthread_mutex_unlock(&p->lock);
 }
 
-void pome_pool_run(pome_pool *p, size_t n, size_t grain, pome_pool_fn *fn, void *arg)
+static void run(pome_pool *p, size_t n, size_t grain, bool is_near, pome_pool_fn *fn, void *arg)
 {
     if (grain == 0)
         grain = 1;
@@ -256,8 +287,18 @@ void pome_pool_run(pome_pool *p, size_t n, size_t grain, pome_pool_fn *fn, void 
         return;
     }
     pthread_mutex_lock(&p->run_lock);
-    publish(p, fn, arg, n, grain, n_chunks - 1);
+    publish(p, fn, arg, n, grain, is_near ? (size_t)p->n_workers + 1 : 1, n_chunks - 1);
     take_chunks(p, 0);
     wait_done(p, n_chunks);
     pthread_mutex_unlock(&p->run_lock);
+}
+
+void pome_pool_run(pome_pool *p, size_t n, size_t grain, pome_pool_fn *fn, void *arg)
+{
+    run(p, n, grain, false, fn, arg);
+}
+
+void pome_pool_run_near(pome_pool *p, size_t n, size_t grain, pome_pool_fn *fn, void *arg)
+{
+    run(p, n, grain, true, fn, arg);
 }

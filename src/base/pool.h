@@ -19,6 +19,9 @@ int pome_pool_n_threads(const pome_pool *pool); /* NULL pool: 1 */
  * How the range is cut depends on n and grain alone, never on the number of threads. Several threads may call
  * at once: the second waits its turn. Not re-entrant from within fn. Never fails, never allocates. */
 void pome_pool_run(pome_pool *pool, size_t n, size_t grain, pome_pool_fn *fn, void *arg);
+/* The same, but a thread begins with a share of its own of chunks that follow each other, and takes those of others when it has
+ * done it: what it wrote in one loop is in its cache when the next one reads it by the same order. */
+void pome_pool_run_near(pome_pool *pool, size_t n, size_t grain, pome_pool_fn *fn, void *arg);
 
 /* ---- work in the background ---- */
 

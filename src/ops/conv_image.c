@@ -327,7 +327,7 @@ void pome_conv_image_run(pome_conv_image *c)
     if (!is_unfolded_first(c->k, c->w->n_out, images)) {
         size_t n = c->n_panels * images / UNITS;
         c->n_together = n < 1 ? 1 : n > GROUP_MAX ? GROUP_MAX : n;
-        pome_pool_run(c->r->pool, images * ceil_div(c->n_panels, c->n_together), 1, multiply_panels, c);
+        pome_pool_run_near(c->r->pool, images * ceil_div(c->n_panels, c->n_together), 1, multiply_panels, c);
         return;
     }
     c->n_together = GROUP_MAX;
@@ -335,7 +335,7 @@ void pome_conv_image_run(pome_conv_image *c)
     c->n_rows = ceil_div(cout_group(c), ROWS) * n_groups < UNITS ? ROWS_FEW : ROWS;
     for (c->image = 0; c->image < images; c->image++) {
         if (!c->is_in_place)
-            pome_pool_run(c->r->pool, c->n_panels, 1, unfold_image, c);
-        pome_pool_run(c->r->pool, ceil_div(cout_group(c), c->n_rows) * n_groups, 1, multiply_rows, c);
+            pome_pool_run_near(c->r->pool, c->n_panels, 1, unfold_image, c);
+        pome_pool_run_near(c->r->pool, ceil_div(cout_group(c), c->n_rows) * n_groups, 1, multiply_rows, c);
     }
 }

@@ -188,5 +188,5 @@ static void convolve_planes(void *arg, size_t begin, size_t end, int thread)
 
 void pome_conv_planes_run(pome_conv_image *c)
 {
-    pome_pool_run(c->r->pool, c->n * c->cout, 8, convolve_planes, c);
+    pome_pool_run_near(c->r->pool, c->n * c->cout, 8, convolve_planes, c);
 }

@@ -152,5 +152,5 @@ static void convolve_rows(void *arg, size_t begin, size_t end, int thread)
 void pome_conv_rows_run(pome_conv_image *c)
 {
     const strip s = strip_of(c->w, c->cin / c->groups, c->room);
-    pome_pool_run(c->r->pool, c->n * c->groups * ceil_div((size_t)c->w->out[1], s.n_out), 1, convolve_rows, c);
+    pome_pool_run_near(c->r->pool, c->n * c->groups * ceil_div((size_t)c->w->out[1], s.n_out), 1, convolve_rows, c);
 }

@@ -350,14 +350,14 @@ void pome_winograd_run(const pome_conv_image *c, const pome_winograd *w, float *
     pome_pool *pool = c->r->pool;
     job j = {.c = c, .w = w, .k = cut_of(w, (size_t)c->w->out[1], (size_t)c->w->out[2]), .threads = memory};
     if (!j.k.is_whole) {
-        pome_pool_run(pool, c->n * j.k.n_groups, 1, convolve_groups, &j);
+        pome_pool_run_near(pool, c->n * j.k.n_groups, 1, convolve_groups, &j);
         return;
     }
     j.v = memory + (size_t)pome_pool_n_threads(pool) * thread_floats(&j.k, w);
     j.m = j.v + transform_floats(&j.k, w->cin);
     for (j.image = 0; j.image < c->n; j.image++) {
-        pome_pool_run(pool, w->cin, 8, transform_channels, &j);
-        pome_pool_run(pool, N * ceil_div(w->cout, ROWS), 1, multiply_rows, &j);
-        pome_pool_run(pool, w->cout, 8, finish_channels, &j);
+        pome_pool_run_near(pool, w->cin, 8, transform_channels, &j);
+        pome_pool_run_near(pool, N * ceil_div(w->cout, ROWS), 1, multiply_rows, &j);
+        pome_pool_run_near(pool, w->cout, 8, finish_channels, &j);
     }
 }

@@ -163,7 +163,7 @@ static pome_status run_pool(const pome_run *r, pool_job *job, const pome_window_
     job->x = (const float *)x->data;
     job->y = (float *)r->out[0].data;
     if (job->w.n_out)
-        pome_pool_run(r->pool, (size_t)x->shape[0] * (size_t)x->shape[1], 1, pool_planes, job);
+        pome_pool_run_near(r->pool, (size_t)x->shape[0] * (size_t)x->shape[1], 1, pool_planes, job);
     return POME_OK;
 }
 

@@ -36,12 +36,14 @@ static void record(void *arg, size_t begin, size_t end, int thread)
     t->by_thread[thread] += end - begin;
 }
 
-static void check_loop(pome_pool *pool, size_t n, size_t grain)
+typedef void run_fn(pome_pool *pool, size_t n, size_t grain, pome_pool_fn *fn, void *arg);
+
+static void check_loop_by(run_fn *run, pome_pool *pool, size_t n, size_t grain)
 {
     static trace t;
     memset(&t, 0, sizeof t);
     t.n_threads = pome_pool_n_threads(pool);
-    pome_pool_run(pool, n, grain, record, &t);
+    run(pool, n, grain, record, &t);
     size_t sum = 0;
     for (size_t i = 0; i < MOST; i++)
         assert_int_equal(t.touched[i], i < n);
@@ -50,6 +52,13 @@ static void check_loop(pome_pool *pool, size_t n, size_t grain)
     for (int i = 0; i < MOST_THREADS; i++)
         sum += t.by_thread[i];
     assert_int_equal(sum, n);
+}
+
+/* Both kinds of loops, one after the other. */
+static void check_loop(pome_pool *pool, size_t n, size_t grain)
+{
+    check_loop_by(pome_pool_run, pool, n, grain);
+    check_loop_by(pome_pool_run_near, pool, n, grain);
 }
 
 static void every_index_once_in_the_same_chunks(void **state)
@@ -124,7 +133,7 @@ static void *call_often(void *arg)
 {
     caller *c = arg;
     for (int i = 0; i < 200; i++)
-        pome_pool_run(c->pool, 200, 7, fill, c);
+        (i % 3 ? pome_pool_run_near : pome_pool_run)(c->pool, 200, 7, fill, c);
     return NULL;
 }
 
@@ -251,6 +260,36 @@ static void every_thread_is_woken(void **state)
     pome_pool_destroy(&pool);
 }
 
+typedef struct shares {
+    meeting meeting;
+    int by[12]; /* the thread of each chunk */
+} shares;
+
+static void note_share(void *arg, size_t begin, size_t end, int thread)
+{
+    shares *s = arg;
+    s->by[begin] = thread;
+    if (begin % 3 == 0) /* the first of a share of three */
+        meet(&s->meeting, begin, end, 0);
+}
+
+/* A thread begins with a share that is its own and takes up others' when it has done it. */
+static void shares_belong_to_threads(void **state)
+{
+    (void)state;
+    pome_pool *pool;
+    assert_int_equal(pome_pool_create(&pool, 4, NULL), POME_OK);
+    for (int round = 0; round < 10; round++) {
+        shares s = {.meeting.n_threads = 4};
+        pause_ms(2); /* all fall asleep, so that none is still at another loop */
+        pome_pool_run_near(pool, 12, 1, note_share, &s);
+        assert_false(atomic_load(&s.meeting.is_missed));
+        for (int i = 0; i < 12; i += 3)
+            assert_int_equal(s.by[i], i / 3);
+    }
+    pome_pool_destroy(&pool);
+}
+
 typedef struct placed {
     meeting meeting;
     cpu_set_t wanted, found; /* the worker's; wanted: it takes that for itself if it is not empty */
@@ -369,7 +408,7 @@ int main(void)
         cmocka_unit_test(several_callers_at_once),
         cmocka_unit_test(thread_counts), cmocka_unit_test(idle_threads_sleep),
         cmocka_unit_test(loops_after_pauses),
-        cmocka_unit_test(every_thread_is_woken),
+        cmocka_unit_test(every_thread_is_woken), cmocka_unit_test(shares_belong_to_threads),
         cmocka_unit_test(workers_leave_the_callers_processor),
         cmocka_unit_test(jobs_are_done_once),
     };

@@ -1,11 +1,12 @@
 /* Convolutions with constant, dense weights of 3 x 3 kernels, stride 1 and channels enough: by transformed weights, which
  * ops/conv_winograd.c makes when the plan is made. Images whose size is not known, or of which the tiles of 2 x 2 results would
- * cover much that is not there, stay as they are. */
+ * cover much that is not there, stay as they are, and so do those of few tiles: reading the larger weights takes what the
+ * multiplications save. */
 #include <assert.h>
 
 #include "passes/match.h"
 
-enum { CHANNELS_MIN = 16, N_CONV = P_conv_groups + 1, N_FUSED = P_pome_conv_high + 1 };
+enum { CHANNELS_MIN = 16, TILES_MIN = 32, N_CONV = P_conv_groups + 1, N_FUSED = P_pome_conv_high + 1 };
 
 static bool are_ones(const pome_value *v)
 {
@@ -34,7 +35,7 @@ static bool is_worth(const pome_op *op)
     int64_t tiles = ((out->dim[2] + 1) / 2) * ((out->dim[3] + 1) / 2);
     return shape[0] >= CHANNELS_MIN && shape[1] >= CHANNELS_MIN && shape[2] == 3 && shape[3] == 3 &&
            are_ones(pome_op_arg(op, P_conv_strides)) && are_ones(pome_op_arg(op, P_conv_dilations)) &&
-           are_ones(pome_op_arg(op, P_conv_groups)) && 16 * tiles * 5 / 4 <= 9 * out->dim[2] * out->dim[3];
+           are_ones(pome_op_arg(op, P_conv_groups)) && tiles >= TILES_MIN && 16 * tiles * 5 / 4 <= 9 * out->dim[2] * out->dim[3];
 }
 
 pome_status pome_pass_fuse_winograd(pome_function *fn, pome_pass_ctx *ctx, pome_error *err)

@@ -22,7 +22,8 @@ enum {
     TILE = CODED_TILE,
     TILE_BLOCKS = 32,   /* blocks along k */
     STEPS = Q8_BLOCK / 4,
-    ODD_AT = Q8_BLOCK   /* a pair's odd codes, after its even ones */
+    ODD_AT = Q8_BLOCK,  /* a pair's odd codes, after its even ones */
+    COLUMNS = 16        /* of weights in fp32 that are remembered for one tile */
 };
 
 typedef struct tile {
@@ -387,22 +388,26 @@ static inline __attribute__((always_inline)) void multiply_tile(float *y, size_t
             store_rows(y + r * ldy + h * LANES, acc[r][h], n - h * LANES);
 }
 
-/* Elements without codes of m rows with sixteen rows of weights, of which n are wanted. They mostly are in one column. */
+/* Elements without codes of m rows with sixteen rows of weights, of which n are wanted. They mostly are in a few columns. */
 static void add_singles(float *y, size_t ldy, const void *q8, size_t m, const coded_job *job, const row_group g[2], size_t n,
                         bool is_signed)
 {
     bool has_offset = !is_signed && job->w->offset_f16;
-    size_t at = SIZE_MAX;
-    __m256 column[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (size_t i = 0; i < m; i++, y += ldy) {
-        const pome_single *x = q8_row(q8, job->w->k, 1, i).single;
+    size_t at[COLUMNS], step = q8_row_bytes(job->w->k, 1);
+    __m256 column[COLUMNS][2];
+    const char *next = (const char *)q8_row(q8, job->w->k, 1, 0).single;
+    for (size_t c = 0; c < COLUMNS; c++)
+        at[c] = SIZE_MAX;
+    for (size_t i = 0; i < m; i++, y += ldy, next += step) {
+        const pome_single *x = (const pome_single *)(const void *)next;
+        size_t c = x->at % COLUMNS;
         if (x->value == 0)
             continue;
-        for (size_t h = 0; h < 2 && x->at != at; h++)
-            column[h] = weights_column(job, &g[h], x->at, is_signed, has_offset);
-        at = x->at;
+        for (size_t h = 0; h < 2 && x->at != at[c]; h++)
+            column[c][h] = weights_column(job, &g[h], x->at, is_signed, has_offset);
+        at[c] = x->at;
         for (size_t h = 0; h < 2 && n > h * LANES; h++)
-            store_rows(y + h * LANES, _mm256_fmadd_ps(_mm256_set1_ps(x->value), column[h], load_rows(y, n, h)), n - h * LANES);
+            store_rows(y + h * LANES, _mm256_fmadd_ps(_mm256_set1_ps(x->value), column[c][h], load_rows(y, n, h)), n - h * LANES);
     }
 }
 

@@ -8,9 +8,11 @@
 #include "base/error.h"
 
 enum {
-    BLOCK_MAX = 128,             /* rows per pass: enough to reuse weights, small enough for the caches */
+    BLOCK_MAX = 128,         /* rows per pass: enough to reuse weights, small beside them in memory */
+    BLOCK_MAX_SMALL = 512,   /* of a small model, whose passes are short: what each costs by itself counts more */
     BLOCK_MIN = 16,
-    SCORES_MAX = 128 * 4096      /* rows times context: bounds the attention scores of a pass */
+    SMALL_BYTES = 512 << 20, /* of weights */
+    SCORES_CONTEXT = 4096    /* up to which a pass has so many rows; beyond, attention scores are bounded by fewer */
 };
 
 void pome_llm_opts_default(pome_llm_opts *opts)
@@ -18,12 +20,21 @@ void pome_llm_opts_default(pome_llm_opts *opts)
     *opts = (pome_llm_opts){.size = sizeof *opts};
 }
 
-static int64_t choose_block(int64_t context, int64_t wanted)
+static bool is_small(const pome_llm *llm)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < llm->subject.n_models && bytes <= SMALL_BYTES; i++)
+        bytes += pome_model_describe(llm->subject.models[i].model)->weights_bytes;
+    return bytes <= SMALL_BYTES;
+}
+
+static int64_t choose_block(const pome_llm *llm, int64_t context, int64_t wanted)
 {
     int64_t block = wanted;
     if (block <= 0) {
-        block = SCORES_MAX / context;
-        block = block > BLOCK_MAX ? BLOCK_MAX : block < BLOCK_MIN ? BLOCK_MIN : block;
+        int64_t most = is_small(llm) ? BLOCK_MAX_SMALL : BLOCK_MAX;
+        block = most * SCORES_CONTEXT / context;
+        block = block > most ? most : block < BLOCK_MIN ? BLOCK_MIN : block;
     }
     return block > context ? context : block;
 }
@@ -105,7 +116,7 @@ static pome_status open_engine(pome_llm *llm, const pome_llm_opts *given, pome_e
         return pome_fail(err, POME_ERR_LIMIT, "context %lld asked for, the model holds %lld", (long long)opts.context,
                          (long long)c->context);
     llm->runner.context = opts.context > 0 ? opts.context : c->context;
-    llm->runner.block = choose_block(llm->runner.context, opts.block);
+    llm->runner.block = choose_block(llm, llm->runner.context, opts.block);
     llm->runner.whole_windows = opts.whole_windows;
     c->kind->describe(c, llm->description, sizeof llm->description);
     snprintf(llm->explanation, sizeof llm->explanation, "%s, because %s", llm->description, c->because);

@@ -39,7 +39,8 @@ POME_API void pome_llm_opts_default(pome_llm_opts *opts);
 
 /* Finds the contract. Borrows the model, which must outlive the engine. May be shared by threads.
  * Errors: UNSUPPORTED: lists the inputs, states and outputs seen and what the nearest contract expects, or two contracts
- * that fit equally well; ARG for a function, contract or part that there is not. */
+ * that fit equally well; ARG for a function, contract or part that there is not, a negative block, and whole windows of a
+ * model that has none. */
 POME_API POME_NODISCARD pome_status pome_llm_open(pome_llm **out, pome_model *model, const pome_llm_opts *opts,
                                                   pome_error *err);
 /* The same for a model that may be cut into several. Borrows the set. */

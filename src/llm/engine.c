@@ -115,6 +115,10 @@ static pome_status open_engine(pome_llm *llm, const pome_llm_opts *given, pome_e
     if (opts.context < 0 || opts.context > c->context)
         return pome_fail(err, POME_ERR_LIMIT, "context %lld asked for, the model holds %lld", (long long)opts.context,
                          (long long)c->context);
+    if (opts.block < 0)
+        return pome_fail(err, POME_ERR_ARG, "blocks of %lld tokens, wanted 1 or more, or 0 to have it chosen", (long long)opts.block);
+    if (opts.whole_windows && c->kind != &pome_contract_window)
+        return pome_fail(err, POME_ERR_ARG, "whole windows are asked for, which contract %s does not have", c->kind->name);
     llm->runner.context = opts.context > 0 ? opts.context : c->context;
     llm->runner.block = choose_block(llm, llm->runner.context, opts.block);
     llm->runner.whole_windows = opts.whole_windows;

@@ -204,6 +204,9 @@ static pome_status find_models(pome_model_set *set, const pome_model_set_opts *o
         return choose_members(set, o, err);
     if (set->n > 0)
         return POME_OK;
+    if (o->prefix || o->n_others)
+        return pome_fail(err, POME_ERR_ARG, "%s is one model: %s '%s' is for folders of chunks", set->path,
+                         o->prefix ? "the prefix" : "the model beside the chunks,", o->prefix ? o->prefix : o->others[0]);
     return add(set, name, len ? len : strlen(name), strdup(set->path), err);
 }
 

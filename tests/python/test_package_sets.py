@@ -31,6 +31,19 @@ def stored():
     return np.load(CHUNKS / "expected.npz")
 
 
+SINGLE = GOLDEN / "apple" / "int4-block32.mlpackage"
+
+
+@pytest.mark.parametrize("options, said", [({"prefix": "llama"}, "'llama' is for folders of chunks"),
+                                           ({"cache_processor": "cp"}, "'cp' is for folders of chunks"),
+                                           ({"logit_processor": "lp"}, "is for folders of chunks"),
+                                           ({"whole_windows": True}, "contract stateful does not have"),
+                                           ({"block": -1}, "blocks of -1 tokens"), ({"context": -1}, "context -1")])
+def test_options_of_sets_are_refused_for_one_model(options, said):
+    with pytest.raises(package.Error, match=said):
+        package.LLM(SINGLE, **options)
+
+
 @pytest.mark.parametrize("options", [{}, {"threads": 3}, {"whole_windows": True}, {"numerics": "fp16"}],
                          ids=["exact", "threads", "whole", "fp16"])
 def test_windows(stored, options):

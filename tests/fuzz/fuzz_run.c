@@ -1,5 +1,6 @@
 /* From a model's bytes to a prediction: load, check, compile, run twice. Models that ask for more than a little memory
  * are left alone, as are loops, whose number of rounds nobody limits. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,8 +64,33 @@ static bool has_sizes_by_value(const pome_block *b)
                 (knows_inputs || op->def->id == POME_OP_range_1d || op->def->id == POME_OP_tile ||
                  op->def->id == POME_OP_fill || op->def->id == POME_OP_pad))
                 return true;
+        if (op->def->id == POME_OP_make_list)
+            return true;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             if (has_sizes_by_value(op->blocks[k]))
+                return true;
+    }
+    return false;
+}
+
+/* Whether a constant could become such a size, or a product of several numbers. */
+static bool has_large_sizes(const pome_block *b)
+{
+    for (uint32_t i = 0; i < b->n_ops; i++) {
+        const pome_op *op = b->ops[i];
+        bool takes_shape = op->def->id == POME_OP_fill || strncmp(op->def->name, "random_", 7) == 0;
+        if (takes_shape && op->n_out && !is_sized(&op->out[0]->type))
+            return true;
+        for (uint32_t k = 0; k < op->n_in; k++) {
+            const pome_const *c = op->in[k]->konst;
+            if (!c || !c->t.data || c->t.dtype == POME_DTYPE_STRING || pome_dtype_bits(c->t.dtype) < 8)
+                continue;
+            for (int64_t j = 0; j < pome_tensor_count(&c->t); j++)
+                if (!(fabs(pome_tensor_float_at(&c->t, j)) < MAX_ELEMENTS))
+                    return true;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            if (has_large_sizes(op->blocks[k]))
                 return true;
     }
     return false;
@@ -81,6 +107,9 @@ static void fill(pome_tensor *t, uint32_t salt, bool is_small)
         case POME_DTYPE_F16: ((uint16_t *)t->data)[i] = (uint16_t)(v * 997); break;
         case POME_DTYPE_I32: ((int32_t *)t->data)[i] = v > 12 && !is_small ? INT32_MAX - v : v; break;
         case POME_DTYPE_BOOL: ((uint8_t *)t->data)[i] = v & 1; break;
+        case POME_DTYPE_I16: case POME_DTYPE_U16: ((uint16_t *)t->data)[i] = (uint16_t)(is_small ? abs(v) : v); break;
+        case POME_DTYPE_U32: ((uint32_t *)t->data)[i] = (uint32_t)(is_small ? abs(v) : v); break;
+        case POME_DTYPE_I64: case POME_DTYPE_U64: ((int64_t *)t->data)[i] = is_small ? abs(v) : v; break;
         default: ((uint8_t *)t->data)[i] = (uint8_t)v; break;
         }
     }
@@ -149,12 +178,13 @@ static void compile_and_run(pome_program *p)
         const pome_plan_opts opts = {.numerics = i % 2 ? POME_NUMERICS_FP16 : POME_NUMERICS_EXACT, .kernels = &kernels,
                                      .last_row_output = p->functions[i]->body->n_outputs ? 0 : -1};
         pome_plan *plan = NULL;
-        if (!is_small_block(p->functions[i]->body))
+        bool sizes_by_value = has_sizes_by_value(p->functions[i]->body);
+        if (!is_small_block(p->functions[i]->body) || (sizes_by_value && has_large_sizes(p->functions[i]->body)))
             continue;
         pome_status status = pome_plan_create(&plan, p->functions[i], &opts, &err);
         check_status(status, &err);
         if (status == POME_OK)
-            run(plan, has_sizes_by_value(p->functions[i]->body));
+            run(plan, sizes_by_value);
         pome_plan_destroy(&plan);
     }
 }

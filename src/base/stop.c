@@ -13,6 +13,11 @@ void pome_stop_ask(pome_stop *stop)
     atomic_store(&stop->is_asked, true);
 }
 
+void pome_stop_forget(pome_stop *stop)
+{
+    atomic_store(&stop->is_asked, false);
+}
+
 void pome_stop_set_poll(pome_stop *stop, pome_poll *poll, void *arg)
 {
     stop->poll = poll;

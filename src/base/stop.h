@@ -16,6 +16,7 @@ typedef struct pome_stop {
 void pome_stop_init(pome_stop *stop);
 void pome_stop_ask(pome_stop *stop); /* async-signal-safe */
 void pome_stop_set_poll(pome_stop *stop, pome_poll *poll, void *arg); /* while nothing runs */
+void pome_stop_forget(pome_stop *stop); /* a wish that nobody noticed; polls are not asked */
 /* True once for each wish. NULL: never. */
 bool pome_stop_take(pome_stop *stop);
 

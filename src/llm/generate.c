@@ -324,7 +324,7 @@ pome_status pome_generate_with_drafter(pome_llm_session *session, pome_sampler *
     if (status == POME_OK)
         status = run(&g, sampler, prompt, n_prompt, &made, err);
     stop_speculation(&g);
-    pome_llm_session_take_cancel(session); /* one that came too late must not stop the next answer */
+    pome_llm_session_forget_cancel(session); /* one that came too late must not stop the next answer */
     pome_text_stream_destroy(&g.stream);
     free(g.held.data);
     free(g.history);

@@ -92,9 +92,9 @@ const pome_llm *pome_llm_session_engine(const pome_llm_session *session)
     return session->llm;
 }
 
-bool pome_llm_session_take_cancel(pome_llm_session *session)
+void pome_llm_session_forget_cancel(pome_llm_session *session)
 {
-    return pome_stop_take(&session->stop);
+    pome_stop_forget(&session->stop);
 }
 
 void pome_llm_session_cancel(pome_llm_session *session)
@@ -194,7 +194,7 @@ static pome_status advance(pome_llm_session *s, int64_t n, int64_t first_row, bo
     const pome_contract *c = &s->llm->contract;
     s->has_logits = false;
     while (s->n_tokens < n) {
-        if (pome_llm_session_take_cancel(s))
+        if (pome_stop_take(&s->stop))
             return pome_fail(err, POME_ERR_CANCELLED, "stopped after %lld of %lld tokens", (long long)s->n_tokens,
                              (long long)n);
         int64_t goal = n; /* the next token whose logits are wanted */

@@ -4,8 +4,8 @@
 
 #include "pome/llm.h"
 
-/* True once if pome_llm_session_cancel was called and no feed has noticed yet. */
-bool pome_llm_session_take_cancel(pome_llm_session *session);
+/* Takes back what pome_llm_session_cancel asked and no feed has noticed. */
+void pome_llm_session_forget_cancel(pome_llm_session *session);
 
 /* Whether tokens at the end of the timeline can be taken back (pome_llm_session_rewind). */
 bool pome_llm_session_can_rewind(const pome_llm_session *session);

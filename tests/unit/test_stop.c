@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "pome/generate.h"
 #include "pome/llm.h"
 #include "pome/predictor.h"
 
@@ -217,12 +218,41 @@ static void test_sessions_go_on_after_a_stop(void **state)
     }
 }
 
+/* What a poll answers is heard: an answer that is complete without running anything asks it nothing. */
+static void test_no_answer_of_a_poll_is_lost(void **state)
+{
+    (void)state;
+    engine e;
+    counter c = {.n_until = 1};
+    pome_error err = {0};
+    pome_generate_opts opts;
+    pome_generate_result result;
+    pome_sampler *sampler = NULL;
+    open_engine(&e, "apple/int4-block32.mlpackage");
+    pome_llm_session *s = new_session(&e);
+    pome_generate_opts_default(&opts);
+    assert_int_equal(pome_sampler_create(&sampler, NULL, pome_llm_n_vocab(e.llm), &err), POME_OK);
+    feed(s, e.ids, N_IDS);
+    pome_llm_session_poll(s, count, &c);
+    opts.max_new_tokens = 0;
+    assert_int_equal(pome_generate(s, sampler, e.ids, N_IDS, &opts, &result, &err), POME_OK);
+    assert_int_equal(c.n_asked, 0);
+    opts.max_new_tokens = 3; /* the poll says so before the first step of the second token */
+    assert_int_equal(pome_generate(s, sampler, e.ids, N_IDS, &opts, &result, &err), POME_OK);
+    assert_int_equal(result.finish, POME_FINISH_CANCELLED);
+    pome_sampler_destroy(&sampler);
+    pome_llm_session_destroy(&s);
+    pome_llm_close(&e.llm);
+    pome_model_set_close(&e.set);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_another_thread_stops_a_prediction),
         cmocka_unit_test(test_a_poll_stops_a_prediction),
         cmocka_unit_test(test_sessions_go_on_after_a_stop),
+        cmocka_unit_test(test_no_answer_of_a_poll_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
